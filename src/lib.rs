@@ -1,0 +1,19 @@
+//! Bazilion: teams of coding Agents for many tenants.
+//!
+//! The tiers, from the ground up; a module imports only from below its own:
+//!
+//! ```text
+//! T5  main.rs
+//! T4  routes, server, worker, cli, up, embedded, rehearsal, doctor, bench     compose features
+//! T3  team, queue, approval, workspace, turn, coding, message                 features
+//! T2  tenant, auth, provider
+//! T1  app, db, http, console, executor, launcher, runtime, toolbox, repo, telemetry
+//! T0  limits, error, ids, identity, clock, config, secret
+//! ```
+//!
+//! `tests/it/architecture.rs` reads the `use` lines and fails on any other edge.
+
+pub mod clock;
+pub mod error;
+pub mod ids;
+pub mod limits;

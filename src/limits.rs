@@ -1,0 +1,19 @@
+//! Every number of the specification, once. Sizes are bytes unless the name says otherwise; times are `Duration`.
+//!
+//! Database CHECK constraints repeat a few of these; a test compares the two.
+
+use std::time::Duration;
+
+/// Bytes in a KiB.
+pub const KIB: usize = 1024;
+/// Bytes in a MiB.
+pub const MIB: usize = 1024 * KIB;
+
+// --- database ---------------------------------------------------------------------------------------------------
+
+/// Attempts of one transaction before a serialization failure is reported.
+pub const TX_ATTEMPTS: u32 = 12;
+/// First pause between two attempts; it doubles, with full jitter.
+pub const TX_BACKOFF_FIRST: Duration = Duration::from_millis(2);
+/// Longest pause between two attempts.
+pub const TX_BACKOFF_MAX: Duration = Duration::from_millis(250);
