@@ -14,6 +14,13 @@
 //! `tests/it/architecture.rs` reads the `use` lines and fails on any other edge.
 
 pub mod clock;
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one module that begins transactions"
+)]
+pub mod db;
 pub mod error;
+pub mod identity;
 pub mod ids;
 pub mod limits;
+pub mod secret;

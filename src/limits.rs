@@ -17,3 +17,7 @@ pub const TX_ATTEMPTS: u32 = 12;
 pub const TX_BACKOFF_FIRST: Duration = Duration::from_millis(2);
 /// Longest pause between two attempts.
 pub const TX_BACKOFF_MAX: Duration = Duration::from_millis(250);
+/// How long a request waits for a database connection.
+pub const DB_ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Wake-ups kept for a slow reader; beyond it the reader looks at the database itself.
+pub const WAKE_BUFFER: usize = 1024;
