@@ -1,1 +1,6 @@
+//! The one integration binary. Everything here runs on the real thing: PostgreSQL, Docker, Pi, a browser; fakes only
+//! for what cannot be here, and those speak the real protocol over loopback.
 
+mod architecture;
+mod database;
+mod support;
