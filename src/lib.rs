@@ -24,3 +24,4 @@ pub mod identity;
 pub mod ids;
 pub mod limits;
 pub mod secret;
+pub mod tenant;
