@@ -20,8 +20,10 @@ pub mod clock;
 )]
 pub mod db;
 pub mod error;
+pub mod executor;
 pub mod identity;
 pub mod ids;
+pub mod launcher;
 pub mod limits;
 pub mod secret;
 pub mod tenant;
