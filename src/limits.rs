@@ -48,5 +48,5 @@ pub const SANDBOX_MEMORY: u64 = 2 * 1024 * MIB as u64;
 pub const SANDBOX_MILLI_CPUS: u32 = 2000;
 /// Size of `/tmp` in one container.
 pub const SANDBOX_TMP: u64 = 512 * MIB as u64;
-/// Open files of one process in a container.
-pub const SANDBOX_OPEN_FILES: i64 = 65_536;
+/// Open files of one process in a container: above it an engine with a small limit of its own starts nothing.
+pub const SANDBOX_OPEN_FILES: i64 = 16_384;
