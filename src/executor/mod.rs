@@ -24,7 +24,11 @@ use crate::limits::{SANDBOX_MEMORY, SANDBOX_MILLI_CPUS, SANDBOX_PIDS, SANDBOX_TM
 
 pub mod docker;
 pub mod images;
+pub mod hints;
 mod labels;
+pub mod output;
+pub mod redact;
+pub mod styling;
 
 pub use crate::launcher::Frame;
 
