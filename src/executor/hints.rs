@@ -38,12 +38,17 @@ pub fn hints(output: &str, succeeded: bool, network_disabled: bool) -> Vec<Hint>
     let from = lines.len().saturating_sub(LINES_MAX);
     let mut found: Vec<Hint> = Vec::new();
     for line in &lines[from..] {
-        let hint = match (missing_tool(line), network_disabled.then(|| unreachable(line)).flatten()) {
+        let hint = match (
+            missing_tool(line),
+            network_disabled.then(|| unreachable(line)).flatten(),
+        ) {
             (Some(subject), _) => Some((HintCode::ToolMissing, subject)),
             (None, Some(subject)) => Some((HintCode::NetworkDisabled, subject)),
             (None, None) => denied(line).map(|subject| (HintCode::PermissionDenied, subject)),
         };
-        let Some((code, subject)) = hint else { continue };
+        let Some((code, subject)) = hint else {
+            continue;
+        };
         let hint = Hint {
             code,
             subject: subject.chars().take(SUBJECT_MAX).collect(),
@@ -58,11 +63,22 @@ pub fn hints(output: &str, succeeded: bool, network_disabled: bool) -> Vec<Hint>
 /// `sh: 1: cargo: not found` and its relatives.
 fn missing_tool(line: &str) -> Option<&str> {
     let line = line.trim();
-    for ending in [": command not found", ": not found", ": No such file or directory"] {
+    for ending in [
+        ": command not found",
+        ": not found",
+        ": No such file or directory",
+    ] {
         if let Some(before) = line.strip_suffix(ending) {
-            let shell = ["sh: ", "/bin/sh: ", "bash: ", "env: ", "/usr/bin/env: ", "make: "]
-                .iter()
-                .any(|start| before.starts_with(start));
+            let shell = [
+                "sh: ",
+                "/bin/sh: ",
+                "bash: ",
+                "env: ",
+                "/usr/bin/env: ",
+                "make: ",
+            ]
+            .iter()
+            .any(|start| before.starts_with(start));
             let name = before.rsplit(": ").next()?;
             return (shell && is_program(name)).then(|| unquoted(name));
         }
@@ -99,7 +115,11 @@ const NETWORK: [&str; 16] = [
 /// The host or package that a failed connection was for.
 fn unreachable(line: &str) -> Option<&str> {
     // What a package manager misses says more than the host it asked.
-    for before in ["No matching distribution found for ", "failed to get `", "failed to download `"] {
+    for before in [
+        "No matching distribution found for ",
+        "failed to get `",
+        "failed to download `",
+    ] {
         if let Some((_, rest)) = line.split_once(before) {
             return first_word(rest);
         }
@@ -122,7 +142,10 @@ fn unreachable(line: &str) -> Option<&str> {
         "host='",
         "Temporary failure resolving '",
     ] {
-        if let Some(word) = line.split_once(before).and_then(|(_, rest)| first_word(rest)) {
+        if let Some(word) = line
+            .split_once(before)
+            .and_then(|(_, rest)| first_word(rest))
+        {
             return Some(word);
         }
     }
@@ -136,22 +159,37 @@ fn package_of(address: &str) -> &str {
 
 /// `cat: /x: Permission denied`.
 fn denied(line: &str) -> Option<&str> {
-    let mark = ["Permission denied", "permission denied", "Operation not permitted", "Read-only file system", "EACCES", "EROFS"]
-        .into_iter()
-        .find(|mark| line.contains(mark))?;
+    let mark = [
+        "Permission denied",
+        "permission denied",
+        "Operation not permitted",
+        "Read-only file system",
+        "EACCES",
+        "EROFS",
+    ]
+    .into_iter()
+    .find(|mark| line.contains(mark))?;
     let (before, after) = line.split_once(mark)?;
     // Python and Node name the path after the mark, in quotes; shells name it before.
-    let quoted = after.split(['\'', '"']).nth(1).filter(|text| text.contains('/'));
+    let quoted = after
+        .split(['\'', '"'])
+        .nth(1)
+        .filter(|text| text.contains('/'));
     let named = before
         .trim_end_matches([':', ' ', '('])
         .rsplit(": ")
         .next()
         .map(|text| unquoted(text.rsplit(' ').next().unwrap_or(text)));
-    quoted.or(named).filter(|text| !text.is_empty()).or(Some("file"))
+    quoted
+        .or(named)
+        .filter(|text| !text.is_empty())
+        .or(Some("file"))
 }
 
 fn first_word(text: &str) -> Option<&str> {
-    let end = text.find(|c: char| c.is_whitespace() || "'\"`,;)".contains(c)).unwrap_or(text.len());
+    let end = text
+        .find(|c: char| c.is_whitespace() || "'\"`,;)".contains(c))
+        .unwrap_or(text.len());
     let word = text[..end].trim_end_matches([':', '.']);
     (!word.is_empty()).then_some(word)
 }
@@ -181,7 +219,11 @@ mod tests {
             "make: cargo: No such file or directory",
             "/bin/sh: 1: cargo: not found",
         ] {
-            assert_eq!(only(output), (HintCode::ToolMissing, "cargo".into()), "{output}");
+            assert_eq!(
+                only(output),
+                (HintCode::ToolMissing, "cargo".into()),
+                "{output}"
+            );
         }
     }
 
@@ -199,16 +241,38 @@ mod tests {
                 "npm error request to https://registry.npmjs.org/left-pad failed, reason: getaddrinfo EAI_AGAIN registry.npmjs.org",
                 "registry.npmjs.org/left-pad",
             ),
-            ("curl: (6) Could not resolve host: example.com", "example.com"),
-            ("ERROR: No matching distribution found for requests", "requests"),
-            ("fatal: unable to access 'https://example.com/a.git/': Could not resolve host: example.com", "example.com/a.git/"),
-            ("ssh: Could not resolve hostname example.com: Temporary failure in name resolution", "example.com"),
-            ("error: failed to get `serde` as a dependency of package `x`", "serde"),
-            ("dial tcp: lookup proxy.golang.org: no such host", "proxy.golang.org"),
+            (
+                "curl: (6) Could not resolve host: example.com",
+                "example.com",
+            ),
+            (
+                "ERROR: No matching distribution found for requests",
+                "requests",
+            ),
+            (
+                "fatal: unable to access 'https://example.com/a.git/': Could not resolve host: example.com",
+                "example.com/a.git/",
+            ),
+            (
+                "ssh: Could not resolve hostname example.com: Temporary failure in name resolution",
+                "example.com",
+            ),
+            (
+                "error: failed to get `serde` as a dependency of package `x`",
+                "serde",
+            ),
+            (
+                "dial tcp: lookup proxy.golang.org: no such host",
+                "proxy.golang.org",
+            ),
             ("connect: Network is unreachable", "network"),
         ];
         for (output, subject) in cases {
-            assert_eq!(only(output), (HintCode::NetworkDisabled, subject.into()), "{output}");
+            assert_eq!(
+                only(output),
+                (HintCode::NetworkDisabled, subject.into()),
+                "{output}"
+            );
         }
     }
 
@@ -217,12 +281,25 @@ mod tests {
         let cases = [
             ("cat: /etc/shadow: Permission denied", "/etc/shadow"),
             ("touch: /x: Read-only file system", "/x"),
-            ("PermissionError: [Errno 13] Permission denied: '/memory/a'", "/memory/a"),
-            ("Error: EACCES: permission denied, open '/skills/a'", "/skills/a"),
-            ("sh: 1: cannot create /memory/x: Read-only file system", "/memory/x"),
+            (
+                "PermissionError: [Errno 13] Permission denied: '/memory/a'",
+                "/memory/a",
+            ),
+            (
+                "Error: EACCES: permission denied, open '/skills/a'",
+                "/skills/a",
+            ),
+            (
+                "sh: 1: cannot create /memory/x: Read-only file system",
+                "/memory/x",
+            ),
         ];
         for (output, subject) in cases {
-            assert_eq!(only(output), (HintCode::PermissionDenied, subject.into()), "{output}");
+            assert_eq!(
+                only(output),
+                (HintCode::PermissionDenied, subject.into()),
+                "{output}"
+            );
         }
     }
 
@@ -237,7 +314,9 @@ mod tests {
     fn repeated_and_endless_hints_are_few() {
         let same = "sh: 1: cargo: not found\n".repeat(50);
         assert_eq!(hints(&same, false, true).len(), 1);
-        let many: String = (0..50).map(|n| format!("sh: 1: tool{n}: not found\n")).collect();
+        let many: String = (0..50)
+            .map(|n| format!("sh: 1: tool{n}: not found\n"))
+            .collect();
         assert_eq!(hints(&many, false, true).len(), HINTS_MAX);
     }
 }

@@ -23,8 +23,8 @@ use crate::ids::{AgentId, HomeId, IncarnationId, LeaseId, ReceiptId, TeamId};
 use crate::limits::{SANDBOX_MEMORY, SANDBOX_MILLI_CPUS, SANDBOX_PIDS, SANDBOX_TMP};
 
 pub mod docker;
-pub mod images;
 pub mod hints;
+pub mod images;
 mod labels;
 pub mod output;
 pub mod redact;
@@ -190,7 +190,9 @@ pub struct Attached {
 
 impl fmt::Debug for Attached {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Attached").field("id", &self.id).finish_non_exhaustive()
+        f.debug_struct("Attached")
+            .field("id", &self.id)
+            .finish_non_exhaustive()
     }
 }
 
@@ -354,7 +356,8 @@ pub trait Executor: Send + Sync {
 
     /// Attaches, then starts. Of a command container it waits until the launcher is ready, and compares the workspace
     /// inside with the admitted one. Nothing of the repository has run when this returns.
-    async fn open(&self, id: &ContainerId, spec: &ContainerSpec) -> Result<Attached, ExecutorError>;
+    async fn open(&self, id: &ContainerId, spec: &ContainerSpec)
+    -> Result<Attached, ExecutorError>;
 
     /// Hands the one command over.
     async fn run(&self, attached: Attached, frame: &Frame) -> Result<Running, ExecutorError>;

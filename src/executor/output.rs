@@ -83,7 +83,12 @@ impl Output {
     }
 
     fn trim(&mut self) {
-        let Some(over) = self.text.len().checked_sub(OUTPUT_TAIL).filter(|over| *over > 0) else {
+        let Some(over) = self
+            .text
+            .len()
+            .checked_sub(OUTPUT_TAIL)
+            .filter(|over| *over > 0)
+        else {
             return;
         };
         let mut cut = self.text.ceil_char_boundary(over);
@@ -157,8 +162,14 @@ mod tests {
             let mut text = String::from("xxxx\x1b[1;31m");
             text.push_str(&"y".repeat(OUTPUT_TAIL - before));
             let kept = output(&[], &[text.as_bytes()]);
-            let first = kept.tail.trim_start_matches("\x1b[1;31m").trim_start_matches('x');
-            assert!(first.trim_start_matches("\x1b[1;31m").starts_with('y'), "{before}");
+            let first = kept
+                .tail
+                .trim_start_matches("\x1b[1;31m")
+                .trim_start_matches('x');
+            assert!(
+                first.trim_start_matches("\x1b[1;31m").starts_with('y'),
+                "{before}"
+            );
         }
     }
 

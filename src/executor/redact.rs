@@ -25,12 +25,22 @@ impl std::fmt::Debug for Secrets {
 impl Secrets {
     /// Empty values are left out. `None` when the set is too large to search for (some four billion states).
     pub fn new<T: AsRef<[u8]>>(values: impl IntoIterator<Item = T>) -> Option<Self> {
-        let values: Vec<T> = values.into_iter().filter(|value| !value.as_ref().is_empty()).collect();
-        let longest = values.iter().map(|value| value.as_ref().len()).max().unwrap_or(0);
+        let values: Vec<T> = values
+            .into_iter()
+            .filter(|value| !value.as_ref().is_empty())
+            .collect();
+        let longest = values
+            .iter()
+            .map(|value| value.as_ref().len())
+            .max()
+            .unwrap_or(0);
         if values.is_empty() {
             return Some(Self::none());
         }
-        let automaton = AhoCorasick::builder().match_kind(MatchKind::Standard).build(&values).ok()?;
+        let automaton = AhoCorasick::builder()
+            .match_kind(MatchKind::Standard)
+            .build(&values)
+            .ok()?;
         Some(Self {
             automaton: Some(automaton),
             longest,
@@ -46,7 +56,9 @@ impl Secrets {
 
     /// Whether a text holds a secret: such a command is refused before it starts.
     pub fn found_in(&self, text: &[u8]) -> bool {
-        self.automaton.as_ref().is_some_and(|automaton| automaton.is_match(text))
+        self.automaton
+            .as_ref()
+            .is_some_and(|automaton| automaton.is_match(text))
     }
 
     /// A whole text at once, for errors and diagnostics.
@@ -96,7 +108,9 @@ impl Redactor {
 
     /// Writes the first `decided` bytes: every secret that begins in them lies wholly in `held`.
     fn emit(&mut self, decided: usize, out: &mut Vec<u8>) {
-        let Some(automaton) = &self.secrets.automaton else { return };
+        let Some(automaton) = &self.secrets.automaton else {
+            return;
+        };
         // Spans of secrets, in order, merged; the first one may continue a marked one.
         let mut spans: Vec<(usize, usize)> = Vec::new();
         if self.covered > 0 {
@@ -165,17 +179,27 @@ mod tests {
         let secrets = secrets(&["sk-verysecret", "tok"]);
         let text = b"before sk-verysecret after tok.";
         for cut in 0..text.len() {
-            assert_eq!(in_chunks(&secrets, text, &[cut]), b"before [redacted] after [redacted].", "{cut}");
+            assert_eq!(
+                in_chunks(&secrets, text, &[cut]),
+                b"before [redacted] after [redacted].",
+                "{cut}"
+            );
         }
         let every: Vec<usize> = (0..text.len()).collect();
-        assert_eq!(in_chunks(&secrets, text, &every), b"before [redacted] after [redacted].");
+        assert_eq!(
+            in_chunks(&secrets, text, &every),
+            b"before [redacted] after [redacted]."
+        );
     }
 
     #[test]
     fn overlapping_secrets_leave_no_end_behind() {
         let secrets = secrets(&["abcd", "cdef", "cd"]);
         assert_eq!(secrets.redact("xabcdefy"), "x[redacted]y");
-        assert_eq!(in_chunks(&secrets, b"xabcdefy", &[1, 2, 3, 4, 5, 6, 7]), b"x[redacted]y");
+        assert_eq!(
+            in_chunks(&secrets, b"xabcdefy", &[1, 2, 3, 4, 5, 6, 7]),
+            b"x[redacted]y"
+        );
     }
 
     #[test]

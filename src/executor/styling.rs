@@ -89,7 +89,9 @@ fn clean(bytes: &[u8], out: &mut String) {
 fn show(c: char, out: &mut String) {
     match c {
         '\n' | '\t' => out.push(c),
-        '\0'..='\x1f' => out.push(char::from_u32(0x2400 + u32::from(c)).unwrap_or(char::REPLACEMENT_CHARACTER)),
+        '\0'..='\x1f' => {
+            out.push(char::from_u32(0x2400 + u32::from(c)).unwrap_or(char::REPLACEMENT_CHARACTER))
+        }
         '\x7f' => out.push('\u{2421}'),
         c if is_unseen(c) => {
             let _ = write!(out, "<U+{:04X}>", u32::from(c));
@@ -126,15 +128,23 @@ impl Style {
 /// A style sequence at the start of the text, and its length.
 fn style_at(text: &str) -> Option<(Style, usize)> {
     let body = text.strip_prefix("\x1b[")?;
-    let length = body.bytes().take(STYLE_MAX - 2).position(|b| !is_style_byte(b))?;
+    let length = body
+        .bytes()
+        .take(STYLE_MAX - 2)
+        .position(|b| !is_style_byte(b))?;
     if body.as_bytes()[length] != b'm' {
         return None;
     }
     let mut numbers = Vec::new();
     for word in body[..length].split([';', ':']) {
-        numbers.push(if word.is_empty() { 0 } else { word.parse::<u8>().ok()? });
+        numbers.push(if word.is_empty() {
+            0
+        } else {
+            word.parse::<u8>().ok()?
+        });
     }
-    (numbers.len() <= STYLE_NUMBERS && allowed(&numbers)).then(|| (Style { numbers }, 2 + length + 1))
+    (numbers.len() <= STYLE_NUMBERS && allowed(&numbers))
+        .then(|| (Style { numbers }, 2 + length + 1))
 }
 
 fn allowed(numbers: &[u8]) -> bool {
@@ -142,7 +152,9 @@ fn allowed(numbers: &[u8]) -> bool {
     while let [first, tail @ ..] = rest {
         rest = match (first, tail) {
             (38 | 48, [5, _, more @ ..] | [2, _, _, _, more @ ..]) => more,
-            (0..=4 | 7 | 9 | 21..=24 | 27 | 29..=37 | 39..=47 | 49 | 90..=97 | 100..=107, more) => more,
+            (0..=4 | 7 | 9 | 21..=24 | 27 | 29..=37 | 39..=47 | 49 | 90..=97 | 100..=107, more) => {
+                more
+            }
             _ => return false,
         };
     }
@@ -241,8 +253,12 @@ impl Look {
             match (*first, tail) {
                 (38, [5, n, more @ ..]) => (self.foreground, rest) = (Some(indexed(*n)), more),
                 (48, [5, n, more @ ..]) => (self.background, rest) = (Some(indexed(*n)), more),
-                (38, [2, r, g, b, more @ ..]) => (self.foreground, rest) = (Some(nearest(*r, *g, *b)), more),
-                (48, [2, r, g, b, more @ ..]) => (self.background, rest) = (Some(nearest(*r, *g, *b)), more),
+                (38, [2, r, g, b, more @ ..]) => {
+                    (self.foreground, rest) = (Some(nearest(*r, *g, *b)), more)
+                }
+                (48, [2, r, g, b, more @ ..]) => {
+                    (self.background, rest) = (Some(nearest(*r, *g, *b)), more)
+                }
                 (number, _) => self.set(number),
             }
         }
@@ -284,7 +300,12 @@ impl Look {
             (self.reverse, "a-reverse"),
             (self.strike, "a-strike"),
         ];
-        names.extend(flags.into_iter().filter(|(on, _)| *on).map(|(_, name)| name.to_owned()));
+        names.extend(
+            flags
+                .into_iter()
+                .filter(|(on, _)| *on)
+                .map(|(_, name)| name.to_owned()),
+        );
         names.join(" ")
     }
 }
@@ -309,7 +330,13 @@ fn nearest(red: u8, green: u8, blue: u8) -> u8 {
     if most < 48 {
         return 0;
     }
-    let part = |value: u8, bit: u8| if u16::from(value) * 2 > u16::from(most) { bit } else { 0 };
+    let part = |value: u8, bit: u8| {
+        if u16::from(value) * 2 > u16::from(most) {
+            bit
+        } else {
+            0
+        }
+    };
     let hue = part(red, 1) | part(green, 2) | part(blue, 4);
     if most > 170 { hue + 8 } else { hue }
 }
@@ -333,9 +360,15 @@ mod tests {
         assert_eq!(cleaned(b"\x1b[1;31mred\x1b[0m"), "\x1b[1;31mred\x1b[0m");
         assert_eq!(cleaned(b"\x1b[2J\x1b[10;10H"), "\u{241b}[2J\u{241b}[10;10H");
         assert_eq!(cleaned(b"\x1b]0;title\x07"), "\u{241b}]0;title\u{2407}");
-        assert_eq!(cleaned(b"\x1b]8;;http://x\x1b\\link"), "\u{241b}]8;;http://x\u{241b}\\link");
+        assert_eq!(
+            cleaned(b"\x1b]8;;http://x\x1b\\link"),
+            "\u{241b}]8;;http://x\u{241b}\\link"
+        );
         assert_eq!(cleaned(b"10%\r20%\r\n"), "10%\u{240d}20%\u{240d}\n");
-        assert_eq!(cleaned("a\u{202e}b\u{9b}c".as_bytes()), "a<U+202E>b<U+009B>c");
+        assert_eq!(
+            cleaned("a\u{202e}b\u{9b}c".as_bytes()),
+            "a<U+202E>b<U+009B>c"
+        );
     }
 
     #[test]
@@ -352,9 +385,18 @@ mod tests {
 
     #[test]
     fn html_is_escaped_text_in_spans() {
-        assert_eq!(html("<b onclick='x'>&\""), "&lt;b onclick=&#39;x&#39;&gt;&amp;&quot;");
-        assert_eq!(html("\x1b[31mred\x1b[0m plain"), "<span class=\"a-f1\">red</span> plain");
-        assert_eq!(html("\x1b[1m\x1b[92mok"), "<span class=\"a-f10 a-bold\">ok</span>");
+        assert_eq!(
+            html("<b onclick='x'>&\""),
+            "&lt;b onclick=&#39;x&#39;&gt;&amp;&quot;"
+        );
+        assert_eq!(
+            html("\x1b[31mred\x1b[0m plain"),
+            "<span class=\"a-f1\">red</span> plain"
+        );
+        assert_eq!(
+            html("\x1b[1m\x1b[92mok"),
+            "<span class=\"a-f10 a-bold\">ok</span>"
+        );
         assert_eq!(html("\x1b[38;5;196mx"), "<span class=\"a-f9\">x</span>");
         assert_eq!(html("a\x1b]0;t\x07"), "a\u{241b}]0;t\u{2407}");
     }
