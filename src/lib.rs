@@ -23,5 +23,7 @@ pub mod error;
 pub mod identity;
 pub mod ids;
 pub mod limits;
+pub mod provider;
 pub mod secret;
+pub mod team;
 pub mod tenant;

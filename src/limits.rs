@@ -21,3 +21,18 @@ pub const TX_BACKOFF_MAX: Duration = Duration::from_millis(250);
 pub const DB_ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Wake-ups kept for a slow reader; beyond it the reader looks at the database itself.
 pub const WAKE_BUFFER: usize = 1024;
+
+// --- providers, teams, agents -----------------------------------------------------------------------------------
+
+/// Models that one provider may list.
+pub const PROVIDER_MODELS_MAX: usize = 100;
+/// USER.md of a Team, in bytes (`domain.md`, Team).
+pub const USER_MD_MAX: usize = 12_000;
+/// One persona document of a profile, in bytes.
+pub const PERSONA_MAX: usize = 64 * KIB;
+/// A name or a title, in characters.
+pub const TITLE_MAX_CHARS: usize = 200;
+/// An Agent's name, in characters.
+pub const AGENT_NAME_MAX_CHARS: usize = 100;
+/// Shortest prefix of an id that names an Agent.
+pub const AGENT_ID_PREFIX_MIN: usize = 8;
