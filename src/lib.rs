@@ -22,6 +22,7 @@ pub mod db;
 pub mod error;
 pub mod identity;
 pub mod ids;
+pub mod instance;
 pub mod limits;
 pub mod provider;
 pub mod secret;

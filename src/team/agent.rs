@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::model::{self, Agent, AgentStatus, Reasoning};
+use super::model::{self, Agent, Reasoning};
 use super::store;
 use crate::db::TenantTx;
 use crate::error::{Code, Error, Result};

@@ -3,4 +3,5 @@
 
 mod architecture;
 mod database;
+mod restored;
 mod support;
