@@ -20,6 +20,7 @@ pub mod clock;
 )]
 pub mod db;
 pub mod error;
+pub mod http;
 pub mod identity;
 pub mod ids;
 pub mod instance;
