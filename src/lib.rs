@@ -23,5 +23,6 @@ pub mod error;
 pub mod identity;
 pub mod ids;
 pub mod limits;
+pub mod runtime;
 pub mod secret;
 pub mod tenant;

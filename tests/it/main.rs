@@ -3,4 +3,5 @@
 
 mod architecture;
 mod database;
+mod pi;
 mod support;
