@@ -30,6 +30,7 @@ pub mod ids;
 pub mod launcher;
 pub mod limits;
 pub mod provider;
+pub mod runtime;
 pub mod secret;
 pub mod team;
 pub mod tenant;
