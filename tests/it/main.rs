@@ -3,7 +3,7 @@
 
 mod architecture;
 mod database;
-mod restored;
 mod executor;
 mod pi;
+mod restored;
 mod support;
