@@ -13,7 +13,10 @@
 //!
 //! `tests/it/architecture.rs` reads the `use` lines and fails on any other edge.
 
+pub mod app;
+pub mod auth;
 pub mod clock;
+pub mod config;
 #[expect(
     clippy::disallowed_methods,
     reason = "the one module that begins transactions"
@@ -21,9 +24,15 @@ pub mod clock;
 pub mod db;
 pub mod error;
 pub mod executor;
+pub mod http;
 pub mod identity;
 pub mod ids;
+pub mod instance;
 pub mod launcher;
 pub mod limits;
+pub mod provider;
+pub mod readiness;
+pub mod runtime;
 pub mod secret;
+pub mod team;
 pub mod tenant;

@@ -109,7 +109,11 @@ pub async fn import(
 
 /// The engine answers to an import or a build only when it has taken the whole of it.
 async fn patient(executor: &DockerExecutor) -> Result<Docker, ExecutorError> {
-    Ok(executor.engine().await?.clone().with_timeout(IMPORT_PATIENCE))
+    Ok(executor
+        .engine()
+        .await?
+        .clone()
+        .with_timeout(IMPORT_PATIENCE))
 }
 
 /// The reference under which the default sandbox image is looked up.

@@ -4,4 +4,6 @@
 mod architecture;
 mod database;
 mod executor;
+mod pi;
+mod restored;
 mod support;

@@ -252,10 +252,17 @@ fn static_toolbox() -> PathBuf {
 /// When the newest source of the toolbox was changed; the rest of the library is not in it.
 fn newest_source() -> SystemTime {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    ["Cargo.lock", "src/bin", "src/launcher.rs", "src/limits.rs", "src/repo", "src/toolbox"]
-        .into_iter()
-        .map(|path| newest(&root.join(path)))
-        .fold(SystemTime::UNIX_EPOCH, SystemTime::max)
+    [
+        "Cargo.lock",
+        "src/bin",
+        "src/launcher.rs",
+        "src/limits.rs",
+        "src/repo",
+        "src/toolbox",
+    ]
+    .into_iter()
+    .map(|path| newest(&root.join(path)))
+    .fold(SystemTime::UNIX_EPOCH, SystemTime::max)
 }
 
 fn newest(path: &Path) -> SystemTime {
@@ -266,5 +273,8 @@ fn newest(path: &Path) -> SystemTime {
     let Ok(entries) = fs::read_dir(path) else {
         return own;
     };
-    entries.flatten().map(|entry| newest(&entry.path())).fold(own, SystemTime::max)
+    entries
+        .flatten()
+        .map(|entry| newest(&entry.path()))
+        .fold(own, SystemTime::max)
 }
