@@ -1,4 +1,6 @@
 //! Containers on a real engine.
 
+mod ending;
 mod life;
+mod posture;
 mod sandbox_image;
