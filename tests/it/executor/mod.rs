@@ -3,4 +3,5 @@
 mod ending;
 mod life;
 mod posture;
+mod prepared;
 mod sandbox_image;

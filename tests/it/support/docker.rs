@@ -67,6 +67,11 @@ impl Sandbox {
         executor_at(socket, &self.directory)
     }
 
+    /// Our static program.
+    pub fn toolbox_program(&self) -> PathBuf {
+        static_toolbox()
+    }
+
     /// A number that no other process of this machine has as an argument, for `sleep`.
     pub fn marker(&self) -> String {
         let id = ResourceId::new().uuid().as_u128();
