@@ -13,6 +13,7 @@
 //!
 //! `tests/it/architecture.rs` reads the `use` lines and fails on any other edge.
 
+pub mod approval;
 pub mod clock;
 #[expect(
     clippy::disallowed_methods,
@@ -20,11 +21,13 @@ pub mod clock;
 )]
 pub mod db;
 pub mod error;
+pub mod events;
 pub mod identity;
 pub mod ids;
 pub mod instance;
 pub mod limits;
 pub mod provider;
+pub mod queue;
 pub mod secret;
 pub mod team;
 pub mod tenant;

@@ -36,3 +36,46 @@ pub const TITLE_MAX_CHARS: usize = 200;
 pub const AGENT_NAME_MAX_CHARS: usize = 100;
 /// Shortest prefix of an id that names an Agent.
 pub const AGENT_ID_PREFIX_MIN: usize = 8;
+
+// --- queue and approvals ------------------------------------------------------------------------------------------
+
+/// Open items of one Agent.
+pub const AGENT_OPEN_ITEMS_MAX: usize = 20;
+/// Text of one item, in UTF-8 bytes.
+pub const ITEM_TEXT_MAX: usize = 64 * KIB;
+/// Files of one item.
+pub const ITEM_FILES_MAX: usize = 16;
+/// All files of one item together, in bytes.
+pub const ITEM_FILE_BYTES_MAX: usize = 25 * MIB;
+/// A file's name, in characters.
+pub const FILE_NAME_MAX_CHARS: usize = 255;
+/// A file's type, in characters.
+pub const MIME_TYPE_MAX_CHARS: usize = 200;
+/// Body of a submission, in bytes.
+pub const QUEUE_BODY_MAX: usize = 36 * MIB;
+/// One stored piece of a file, in bytes.
+pub const BLOB_CHUNK: usize = 256 * KIB;
+/// Bodies with files that one process takes in at a time; more wait their turn.
+pub const UPLOADS_AT_ONCE: usize = 8;
+/// A page of the queue, at most and by default.
+pub const QUEUE_PAGE_MAX: usize = 100;
+pub const QUEUE_PAGE_DEFAULT: usize = 50;
+/// Characters of a diagnostic's message.
+pub const DIAGNOSTIC_MAX_CHARS: usize = 500;
+/// How long text and bytes of an ended item are kept.
+pub const PAYLOAD_KEPT: Duration = Duration::from_hours(7 * 24);
+/// Items whose payload one background step expires.
+pub const EXPIRY_BATCH: i64 = 100;
+/// Time an approval waits for a decision.
+pub const APPROVAL_LIFE: Duration = Duration::from_hours(24);
+/// Lease of a process on its claims, and how often it is renewed.
+pub const CLAIM_LEASE: Duration = Duration::from_secs(30);
+pub const CLAIM_RENEWAL: Duration = Duration::from_secs(10);
+/// Pause before a head that could not start is looked at again without a wake-up.
+pub const GIVE_BACK_PAUSE: Duration = Duration::from_secs(1);
+/// How long durable live events are kept.
+pub const EVENTS_KEPT: Duration = Duration::from_hours(1);
+/// Events that one background step prunes.
+pub const EVENTS_BATCH: i64 = 1000;
+/// Events of one catch-up read.
+pub const EVENTS_PAGE: i64 = 500;

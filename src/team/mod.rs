@@ -6,6 +6,7 @@
 
 pub mod agent;
 pub mod model;
+pub mod policy;
 pub mod profile;
 pub mod store;
 

@@ -3,5 +3,6 @@
 
 mod architecture;
 mod database;
+mod queue;
 mod restored;
 mod support;
