@@ -3,5 +3,6 @@
 
 mod architecture;
 mod database;
+mod embedded;
 mod restored;
 mod support;
