@@ -8,11 +8,13 @@
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 use tokio::sync::{oneshot, watch};
-
-use crate::limits::POSTGRES_POLL;
+use tokio::time::timeout;
 
 /// A running child.
 #[derive(Debug)]
@@ -125,28 +127,17 @@ pub fn leftover(cluster: &Path) -> Option<Leftover> {
 
 impl Leftover {
     /// Asks it to stop, waits, and then makes it. `true` when it is gone.
-    pub async fn stop(self, patience: std::time::Duration) -> bool {
+    pub async fn stop(self, patience: Duration) -> bool {
+        // A descriptor of a process becomes readable when the process has ended.
+        let Ok(handle) = AsyncFd::register_with_interest(self.handle, Interest::READABLE) else {
+            return false;
+        };
         for signal in [Signal::INT, Signal::QUIT] {
-            let _ = pidfd_send_signal(&self.handle, signal);
-            let deadline = tokio::time::Instant::now() + patience;
-            while tokio::time::Instant::now() < deadline {
-                if self.is_gone() {
-                    return true;
-                }
-                tokio::time::sleep(POSTGRES_POLL).await;
+            let _ = pidfd_send_signal(handle.get_ref(), signal);
+            if timeout(patience, handle.readable()).await.is_ok() {
+                return true;
             }
         }
-        self.is_gone()
-    }
-
-    /// A descriptor of a process that has ended becomes readable.
-    fn is_gone(&self) -> bool {
-        use rustix::event::{PollFd, PollFlags, Timespec, poll};
-        let mut fds = [PollFd::new(&self.handle, PollFlags::IN)];
-        let now = Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
-        matches!(poll(&mut fds, Some(&now)), Ok(n) if n > 0)
+        false
     }
 }
