@@ -13,6 +13,8 @@
 //!
 //! `tests/it/architecture.rs` reads the `use` lines and fails on any other edge.
 
+pub mod app;
+pub mod auth;
 pub mod clock;
 pub mod config;
 #[expect(
@@ -22,12 +24,16 @@ pub mod config;
 pub mod db;
 pub mod embedded;
 pub mod error;
+pub mod executor;
+pub mod http;
 pub mod identity;
 pub mod ids;
 pub mod instance;
+pub mod launcher;
 pub mod limits;
 pub mod provider;
 pub mod readiness;
+pub mod runtime;
 pub mod secret;
 pub mod team;
 pub mod tenant;

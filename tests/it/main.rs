@@ -4,5 +4,7 @@
 mod architecture;
 mod database;
 mod embedded;
+mod executor;
+mod pi;
 mod restored;
 mod support;
