@@ -33,6 +33,7 @@ pub mod launcher;
 pub mod limits;
 pub mod provider;
 pub mod readiness;
+pub mod routes;
 pub mod runtime;
 pub mod secret;
 pub mod team;
