@@ -13,7 +13,10 @@
 //!
 //! `tests/it/architecture.rs` reads the `use` lines and fails on any other edge.
 
+pub mod cli;
 pub mod clock;
+pub mod console;
 pub mod error;
 pub mod ids;
 pub mod limits;
+pub mod telemetry;
