@@ -9,6 +9,7 @@ use std::fmt;
 use serde_json::{Map, Value, json};
 
 use super::output::visible;
+use crate::error::Code;
 
 /// Exit codes that scripts rely on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -126,21 +127,34 @@ impl Problem {
     }
 }
 
-/// The next step for a code whose own text can not know the command line.
+/// The next step for codes whose own text can not know the command line.
+const HINTS: &[(Code, &str)] = &[
+    (Code::Unauthenticated, SIGN_IN),
+    (Code::CredentialExpired, SIGN_IN),
+    (Code::CredentialRevoked, SIGN_IN),
+    (Code::ControlConflict, LOOK_AGAIN),
+    (Code::ItemChanged, LOOK_AGAIN),
+    (Code::RevisionConflict, LOOK_AGAIN),
+    (
+        Code::ConversationConflict,
+        "another conversation is selected now: send a new request",
+    ),
+    (
+        Code::RequestConflict,
+        "this request id was used for something else; nothing was changed",
+    ),
+    (
+        Code::UncertainItems,
+        "close them first: bazilion queue reconcile AGENT ITEM --expected-revision N --acknowledge",
+    ),
+    (Code::AmbiguousAgent, "name the Agent by its id"),
+];
+const SIGN_IN: &str = "sign in again: bazilion login --server URL";
+const LOOK_AGAIN: &str = "look again, then repeat with the revision shown there";
+
 fn hint(code: &str) -> Option<&'static str> {
-    Some(match code {
-        "unauthenticated" | "credential_expired" | "credential_revoked" => {
-            "sign in again: bazilion login --server URL"
-        }
-        "control_conflict" | "item_changed" | "revision_conflict" => {
-            "look again, then repeat with the revision shown there"
-        }
-        "conversation_conflict" => "another conversation is selected now: send a new request",
-        "request_conflict" => "this request id was used for something else; nothing was changed",
-        "uncertain_items" => "close them first: bazilion queue reconcile AGENT ITEM --acknowledge",
-        "ambiguous_agent" => "name the Agent by its id",
-        _ => return None,
-    })
+    let known = HINTS.iter().find(|(known, _)| known.as_str() == code);
+    known.map(|(_, hint)| *hint)
 }
 
 /// How far a request came before its connection failed.
@@ -271,7 +285,6 @@ fn object(value: Value) -> Map<String, Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::Code;
 
     #[test]
     fn each_class_of_refusal_has_its_exit_code() {
@@ -294,14 +307,6 @@ mod tests {
         for (status, exit) in table {
             assert_eq!(Exit::of_status(status), exit, "status {status}");
         }
-    }
-
-    #[test]
-    fn every_hint_belongs_to_a_code_of_the_product() {
-        let known = Code::ALL
-            .iter()
-            .filter(|code| hint(code.as_str()).is_some());
-        assert_eq!(known.count(), 9);
     }
 
     #[test]
