@@ -102,6 +102,7 @@ ids! {
     RequestId,
 }
 
+#[expect(clippy::disallowed_methods, reason = "the one place that mints ids")]
 fn mint() -> Uuid {
     Uuid::now_v7()
 }

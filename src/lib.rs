@@ -16,7 +16,18 @@
 pub mod cli;
 pub mod clock;
 pub mod console;
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one module that begins transactions"
+)]
+pub mod db;
 pub mod error;
+pub mod identity;
 pub mod ids;
+pub mod instance;
 pub mod limits;
+pub mod provider;
+pub mod secret;
+pub mod team;
 pub mod telemetry;
+pub mod tenant;

@@ -17,6 +17,25 @@ pub const TX_ATTEMPTS: u32 = 12;
 pub const TX_BACKOFF_FIRST: Duration = Duration::from_millis(2);
 /// Longest pause between two attempts.
 pub const TX_BACKOFF_MAX: Duration = Duration::from_millis(250);
+/// How long a request waits for a database connection.
+pub const DB_ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Wake-ups kept for a slow reader; beyond it the reader looks at the database itself.
+pub const WAKE_BUFFER: usize = 1024;
+
+// --- providers, teams, agents -----------------------------------------------------------------------------------
+
+/// Models that one provider may list.
+pub const PROVIDER_MODELS_MAX: usize = 100;
+/// USER.md of a Team, in bytes (`domain.md`, Team).
+pub const USER_MD_MAX: usize = 12_000;
+/// One persona document of a profile, in bytes.
+pub const PERSONA_MAX: usize = 64 * KIB;
+/// A name or a title, in characters.
+pub const TITLE_MAX_CHARS: usize = 200;
+/// An Agent's name, in characters.
+pub const AGENT_NAME_MAX_CHARS: usize = 100;
+/// Shortest prefix of an id that names an Agent.
+pub const AGENT_ID_PREFIX_MIN: usize = 8;
 
 // --- command line -----------------------------------------------------------------------------------------------
 
@@ -30,6 +49,8 @@ pub const CLI_PROGRESS_FROM: u64 = MIB as u64;
 pub const CLI_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest silence of a server before a request counts as unanswered; four times the pace of the stream's comments.
 pub const CLI_TIMEOUT: Duration = Duration::from_secs(60);
+/// Bytes a second of the slowest upload that is still waited for.
+pub const CLI_UPLOAD_SLOWEST: u64 = 64 * KIB as u64;
 /// Pages of one list before the rest is left to `--json` and a cursor.
 pub const CLI_LIST_PAGES_MAX: usize = 1_000;
 /// Attempts to open a broken event stream again.

@@ -5,7 +5,6 @@ use std::process::ExitCode;
 use bazilion::cli::{self, Cli, Ran, ServerCommand};
 use bazilion::console::output::to_stderr;
 use bazilion::telemetry;
-use clap::Parser;
 
 fn main() -> ExitCode {
     // The only TLS stack; every HTTP client of the process asks for it.
@@ -15,7 +14,7 @@ fn main() -> ExitCode {
     {
         to_stderr("bazilion: another TLS provider is already there");
     }
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::from_command_line() {
         Ok(cli) => cli,
         Err(refusal) => return refused(&refusal),
     };

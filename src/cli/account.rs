@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::Global;
-use super::session::Session;
+use super::session::{Session, keep};
 use crate::console::client::is_this_machine;
 use crate::console::login::{Settings, read_secret, store};
 use crate::console::output::{card, cell, table, visible};
@@ -12,8 +12,8 @@ use crate::console::{Exit, Failure, Out};
 /// `bazilion login`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The server is --server. The token is read from --token, BAZILION_TOKEN or standard input, checked with the server, and
-stored in a file that only you can read.
+The token is read from --token, BAZILION_TOKEN or standard input, checked with the
+server, and stored in a file that only you can read.
 
 Examples:
   bazilion login --server http://127.0.0.1:8080
@@ -99,9 +99,8 @@ pub async fn attention(session: &Session<'_>) -> Result<Exit, Failure> {
 /// What waits in each Agent's queue, and for what.
 pub async fn status(session: &Session<'_>) -> Result<Exit, Failure> {
     let client = &session.client;
-    let agents = client
-        .list(&["agents"], &[("status", "active".into())])
-        .await?;
+    let mut agents = client.list(&["agents"], &[]).await?;
+    keep(&mut agents, "status", "active");
     let mut rows = Vec::new();
     for agent in agents["items"].as_array().into_iter().flatten() {
         let id = cell(agent, "/id");

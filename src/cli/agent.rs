@@ -1,10 +1,12 @@
 //! `bazilion agent`.
 
+use std::collections::HashMap;
+
 use clap::Subcommand;
 use serde_json::{Value, json};
 
 use super::chat::Chat;
-use super::session::Session;
+use super::session::{Session, keep};
 use crate::console::output::{Column, card, table};
 use crate::console::{Exit, Failure};
 
@@ -36,22 +38,37 @@ pub enum Agent {
         reasoning: Option<String>,
     },
     /// One Agent: selection, turn, queue
-    Show { agent: String },
+    Show {
+        /// The Agent: id, name, or the first 8 characters of its id
+        agent: String,
+    },
     /// Send input, and with --wait follow its turn
     Chat(Chat),
     /// Take an Agent out of use; its history stays
-    Archive { agent: String },
+    Archive {
+        /// The Agent: id, name, or the first 8 characters of its id
+        agent: String,
+    },
     /// Bring an archived Agent back
-    Unarchive { agent: String },
+    Unarchive {
+        /// The Agent: id, name, or the first 8 characters of its id
+        agent: String,
+    },
     /// Cancel the active turn; the queue goes on with the next item
     Cancel {
+        /// The Agent: id, name, or the first 8 characters of its id
         agent: String,
         /// The turn as you saw it [default: the one that is active now]
         #[arg(long, value_name = "ID")]
         turn: Option<String>,
     },
     /// Move an Agent to another Team
-    Move { agent: String, team: String },
+    Move {
+        /// The Agent: id, name, or the first 8 characters of its id
+        agent: String,
+        /// The Team: id or short name
+        team: String,
+    },
 }
 
 const COLUMNS: &[Column] = &[
@@ -87,12 +104,11 @@ impl Agent {
         let client = &session.client;
         match self {
             Agent::List { all } => {
-                let query: &[_] = if all {
-                    &[]
-                } else {
-                    &[("status", "active".to_owned())]
-                };
-                let list = client.list(&["agents"], query).await?;
+                let mut list = client.list(&["agents"], &[]).await?;
+                if !all {
+                    keep(&mut list, "status", "active");
+                }
+                name_teams(session, &mut list).await?;
                 session.shown(&list, |list| table(list, COLUMNS))
             }
             Agent::Spawn {
@@ -128,6 +144,26 @@ impl Agent {
             }
         }
     }
+}
+
+/// A person reads a Team's short name, not its id; JSON stays as the API answers it.
+async fn name_teams(session: &Session<'_>, agents: &mut Value) -> Result<(), Failure> {
+    if session.out.is_json() {
+        return Ok(());
+    }
+    let teams = session.client.list(&["teams"], &[]).await?;
+    let teams = teams["items"].as_array().into_iter().flatten();
+    let slugs: HashMap<&str, &Value> = teams
+        .filter_map(|team| Some((team.get("id")?.as_str()?, team.get("slug")?)))
+        .collect();
+    for agent in agents["items"].as_array_mut().into_iter().flatten() {
+        let id = agent.get("teamId").and_then(Value::as_str);
+        let slug = id.and_then(|id| slugs.get(id)).map(|slug| (*slug).clone());
+        if let (Some(slug), Some(agent)) = (slug, agent.as_object_mut()) {
+            agent.insert("team".into(), slug);
+        }
+    }
+    Ok(())
 }
 
 async fn act(session: &Session<'_>, agent: &str, verb: &str, words: &str) -> Result<Exit, Failure> {

@@ -3,7 +3,7 @@
 use clap::Subcommand;
 use serde_json::{Value, json};
 
-use super::session::Session;
+use super::session::{Session, keep};
 use crate::console::output::{Column, card, table};
 use crate::console::{Exit, Failure};
 
@@ -53,12 +53,10 @@ impl Approval {
     pub async fn run(self, session: &Session<'_>) -> Result<Exit, Failure> {
         match self {
             Approval::List { all } => {
-                let query: &[_] = if all {
-                    &[]
-                } else {
-                    &[("state", "pending".to_owned())]
-                };
-                let list = session.client.list(&["approvals"], query).await?;
+                let mut list = session.client.list(&["approvals"], &[]).await?;
+                if !all {
+                    keep(&mut list, "state", "pending");
+                }
                 session.shown(&list, |list| table(list, COLUMNS))
             }
             Approval::Show { approval } => {

@@ -1,6 +1,7 @@
 //! `bazilion agent chat`: send input, follow the events, print the answer and each command's card.
 //!
 //! - The stream is opened before the request is sent, so that a fast turn is not missed.
+//! - An event only says that the item has changed; its state is read from the queue.
 //! - What a lost connection hid is read back at the end; each message and each card is printed once.
 //! - The exit code is the item's outcome. Its words are on standard error, the answer is on standard output.
 
@@ -124,7 +125,7 @@ impl<'s> Following<'s> {
             }
             match events.next().await? {
                 Event::Reload => self.read_item(&cell(&self.item, "/id")).await?,
-                Event::Told { kind, document } => self.told(&kind, document),
+                Event::Told { kind, document } => self.told(&kind, document).await?,
             }
         };
         self.read_what_was_missed().await?;
@@ -141,24 +142,25 @@ impl<'s> Following<'s> {
         Ok(())
     }
 
-    fn told(&mut self, kind: &str, document: Value) {
+    async fn told(&mut self, kind: &str, document: Value) -> Result<(), Failure> {
         match kind {
-            "item" if cell(&document, "/id") == cell(&self.item, "/id") => self.item = document,
+            "item" if cell(&document, "/id") == cell(&self.item, "/id") => {
+                self.read_item(&cell(&self.item, "/id")).await?;
+            }
             "message" => self.message(document),
             "command" => self.command(document),
             _ => {}
         }
+        Ok(())
     }
 
     /// An answer of this item's turn, once.
     fn message(&mut self, message: Value) {
         let ours = cell(&message, "/itemId") == cell(&self.item, "/id");
-        let role = cell(&message, "/role");
-        let text = message
-            .get("text")
-            .and_then(Value::as_str)
-            .unwrap_or_default();
-        if !ours || role == "user" || !self.seen.insert(cell(&message, "/id")) {
+        let Some(text) = message.get("text").and_then(Value::as_str) else {
+            return;
+        };
+        if !ours || cell(&message, "/role") == "user" || !self.seen.insert(cell(&message, "/id")) {
             return;
         }
         if !self.session.out.is_json() && !text.trim().is_empty() {

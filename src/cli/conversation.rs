@@ -14,9 +14,13 @@ use crate::console::{Exit, Failure};
 #[derive(Debug, Subcommand)]
 pub enum Conversation {
     /// The Agent's conversations
-    List { agent: String },
+    List {
+        /// The Agent: id, name, or the first 8 characters of its id
+        agent: String,
+    },
     /// Begin a conversation and select it
     New {
+        /// The Agent: id, name, or the first 8 characters of its id
         agent: String,
         /// 1 to 200 characters
         #[arg(long)]
@@ -26,6 +30,7 @@ pub enum Conversation {
     },
     /// What was said, oldest first within a page
     Messages {
+        /// The Agent: id, name, or the first 8 characters of its id
         agent: String,
         /// The conversation [default: the selected one]
         conversation: Option<String>,
@@ -51,6 +56,7 @@ impl Conversation {
                         list,
                         &[
                             ("ID", "/id"),
+                            ("NUMBER", "/number"),
                             ("TITLE", "/title"),
                             ("CREATED", "/createdAt"),
                         ],

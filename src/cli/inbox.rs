@@ -11,9 +11,16 @@ use crate::console::{Exit, Failure};
 #[derive(Debug, Subcommand)]
 pub enum Inbox {
     /// The Agent's messages and their states
-    List { agent: String },
+    List {
+        /// The Agent: id, name, or the first 8 characters of its id
+        agent: String,
+    },
     /// Close an uncertain message: you have looked at what it may have caused
-    Acknowledge { agent: String, message: String },
+    Acknowledge {
+        /// The Agent: id, name, or the first 8 characters of its id
+        agent: String,
+        message: String,
+    },
 }
 
 impl Inbox {

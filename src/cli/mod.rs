@@ -23,8 +23,9 @@ mod workspace;
 
 use std::time::Duration;
 
-use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use secrecy::SecretString;
+use tracing::Instrument;
 
 use crate::console::login::Given;
 use crate::console::{Exit, Failure, Out};
@@ -35,28 +36,29 @@ use session::Session;
 
 const AFTER_HELP: &str = "\
 Examples:
-  bazilion up --demo                              start everything on this machine, with a sample repository
-  bazilion login --server http://127.0.0.1:8080   use a server from here
+  bazilion up --demo            start everything here, with a sample repository
+  bazilion login --server URL   use a server from here
   bazilion agent chat ada --wait --message 'Fix the failing test and run it'
   bazilion queue add ada --message 'Then update the changelog' --file ./notes.md
   bazilion queue list ada | jq '.items[].status'
-  bazilion status                                 what waits, and for what
+  bazilion status               what waits, and for what
 
 Exit codes:
   0 ok                     4 not signed in, or not allowed
   1 server or connection   5 not found
   2 usage, confirmation    6 a limit
-  3 conflict               agent chat --wait: 10 failed, 11 cancelled, 12 uncertain, 13 held
+  3 conflict
+  agent chat --wait: 0 completed, 10 failed, 11 cancelled, 12 uncertain, 13 held
 
 Environment:
-  BAZILION_SERVER, BAZILION_TOKEN   before the file of `bazilion login`, after the flags
+  BAZILION_SERVER, BAZILION_TOKEN   after the flags, before the file of `login`
   NO_COLOR                          no colours
 
 Data goes to standard output, everything else to standard error.";
 
 /// Teams of coding Agents, a durable follow-up queue, and evidence for every command.
 #[derive(Debug, Parser)]
-#[command(name = "bazilion", version, after_help = AFTER_HELP, max_term_width = 110)]
+#[command(name = "bazilion", version, after_help = AFTER_HELP, max_term_width = 100)]
 #[command(arg_required_else_help = true, propagate_version = false)]
 pub struct Cli {
     #[command(flatten)]
@@ -90,10 +92,9 @@ struct Global {
         value_name = "SECONDS",
         help_heading = "Client settings"
     )]
-    #[arg(default_value_t = limits::CLI_TIMEOUT.as_secs(), hide_default_value = true)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=3600))]
-    timeout: u64,
-    /// JSON on standard output, as the API answers it
+    timeout: Option<u64>,
+    /// JSON on standard output
     #[arg(long, global = true)]
     json: bool,
     /// Form of the log on standard error
@@ -173,6 +174,24 @@ pub enum Ran {
 }
 
 impl Cli {
+    /// Reads the command line of this process. Help and version come back as errors, as clap has it.
+    pub fn from_command_line() -> Result<Self, clap::Error> {
+        let matches = Self::whole_command().try_get_matches()?;
+        Self::from_arg_matches(&matches)
+    }
+
+    /// The command with the client's settings kept out of the server verbs' help, where they mean nothing.
+    fn whole_command() -> clap::Command {
+        let verbs = ["up", "serve", "migrate", "doctor", "bench"];
+        verbs.into_iter().fold(Self::command(), |command, verb| {
+            command.mut_subcommand(verb, |verb| {
+                let hidden = |name| clap::Arg::new(name).long(name).hide(true).global(true);
+                verb.args(["server", "token"].map(hidden))
+                    .arg(hidden("timeout").value_parser(clap::value_parser!(u64)))
+            })
+        })
+    }
+
     /// How the log is to look.
     pub fn log_format(&self) -> LogFormat {
         self.global.log_format
@@ -192,7 +211,10 @@ pub async fn run(cli: Cli) -> Ran {
             Ok(server) => return Ran::Server(server),
             Err(home) => Box::pin(instance::create_home(home, &global)).await,
         },
-        Command::Client(command) => Box::pin(client(command, &global)).await,
+        Command::Client(command) => {
+            let span = tracing::info_span!("cli.run");
+            Box::pin(client(command, &global).instrument(span)).await
+        }
     };
     Ran::Done(command)
 }
@@ -249,7 +271,8 @@ impl Global {
     }
 
     fn timeout(&self) -> Duration {
-        Duration::from_secs(self.timeout)
+        self.timeout
+            .map_or(limits::CLI_TIMEOUT, Duration::from_secs)
     }
 
     fn session<'o>(&self, out: &'o Out) -> Result<Session<'o>, Failure> {
@@ -260,7 +283,7 @@ impl Global {
 
 fn completion(shell: clap_complete::Shell, out: &Out) -> Exit {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "bazilion", &mut script);
+    clap_complete::generate(shell, &mut Cli::whole_command(), "bazilion", &mut script);
     out.data(String::from_utf8_lossy(&script).trim_end());
     Exit::Ok
 }
@@ -271,7 +294,7 @@ mod tests {
 
     #[test]
     fn the_command_line_is_well_formed() {
-        Cli::command().debug_assert();
+        Cli::whole_command().debug_assert();
     }
 
     #[test]

@@ -9,11 +9,12 @@ use super::submit::{Files, Repeat, Submission};
 use crate::console::{Exit, Failure};
 
 const ADD_HELP: &str = "\
-Prints the request id and the selection it expects to standard error before it sends. If the answer is lost, repeat
-exactly the printed command: a new request would be a second one.
+Prints the request id and the selection it expects to standard error before it
+sends. If the answer is lost, repeat exactly the printed command: a new request
+would be a second one.
 
 Examples:
-  bazilion queue add ada --message 'Fix the bug in the parser, then run its test'
+  bazilion queue add ada --message 'Fix the parser, then run its test'
   bazilion queue add ada --message 'See these' --files '[\"./a.txt\"]' --file ./b.png";
 
 /// Verbs of the follow-up queue.
@@ -21,6 +22,7 @@ Examples:
 pub enum Queue {
     /// Items in their order, and the queue's control with its revision
     List {
+        /// The Agent: id, name, or the first 8 characters of its id
         agent: String,
         /// Ended items too
         #[arg(long)]
@@ -30,10 +32,16 @@ pub enum Queue {
         offset: Option<u64>,
     },
     /// One item
-    Show { agent: String, item: String },
+    Show {
+        /// The Agent: id, name, or the first 8 characters of its id
+        agent: String,
+        /// The item's id
+        item: String,
+    },
     /// Send input; it waits its turn
     #[command(after_help = ADD_HELP)]
     Add {
+        /// The Agent: id, name, or the first 8 characters of its id
         agent: String,
         /// What the Agent is asked to do
         #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
@@ -46,7 +54,9 @@ pub enum Queue {
     },
     /// Replace a pending item at its place; what is not named stays
     Edit {
+        /// The Agent: id, name, or the first 8 characters of its id
         agent: String,
+        /// The item's id
         item: String,
         /// The item's revision as you saw it
         #[arg(long, value_name = "N")]
@@ -61,7 +71,9 @@ pub enum Queue {
     },
     /// Take a pending item out
     Remove {
+        /// The Agent: id, name, or the first 8 characters of its id
         agent: String,
+        /// The item's id
         item: String,
         /// The item's revision as you saw it
         #[arg(long, value_name = "N")]
@@ -75,7 +87,9 @@ pub enum Queue {
     Stop(Control),
     /// Close an uncertain item: you have looked at what it may have done
     Reconcile {
+        /// The Agent: id, name, or the first 8 characters of its id
         agent: String,
+        /// The item's id
         item: String,
         /// The item's revision as you saw it
         #[arg(long, value_name = "N")]
@@ -89,6 +103,7 @@ pub enum Queue {
 /// Which queue, and its control as it was seen.
 #[derive(Debug, clap::Args)]
 pub struct Control {
+    /// The Agent: id, name, or the first 8 characters of its id
     agent: String,
     /// The control's revision as you saw it (`queue list`)
     #[arg(long, value_name = "N")]

@@ -26,13 +26,14 @@ pub enum ServerCommand {
 }
 
 const UP_HELP: &str = "\
-Finds or starts a PostgreSQL of its own below the data directory, prepares what is missing, makes the first home and
-its owner, prints the address and a one-time sign-in link, and stays in the foreground. Ctrl-C stops it in order.
+Finds or starts a PostgreSQL of its own below the data directory, prepares what is
+missing, makes the first home and its owner, prints the address and a one-time
+sign-in link, and stays in the foreground. Ctrl-C stops it in order.
 
 Examples:
   bazilion up
   bazilion up --demo --listen 127.0.0.1:0 --json
-  bazilion up --allow-root ~/src        Teams may link directories below ~/src";
+  bazilion up --allow-root ~/src   Teams may link directories below ~/src";
 
 /// `bazilion up`.
 #[derive(Debug, Args)]

@@ -76,6 +76,13 @@ impl<'o> Session<'o> {
     }
 }
 
+/// Keeps the items of a list whose word is this one.
+pub fn keep(list: &mut Value, key: &str, word: &str) {
+    if let Some(items) = list.get_mut("items").and_then(Value::as_array_mut) {
+        items.retain(|item| item.get(key).and_then(Value::as_str) == Some(word));
+    }
+}
+
 /// Refuses an irreversible act without its confirmation, before anything is sent.
 pub fn confirmed(acknowledged: bool, what: &str) -> Result<(), Failure> {
     if acknowledged {

@@ -234,7 +234,7 @@ impl Submission {
             request["attachments"] = json!([]);
             Body::Json(request)
         } else {
-            Body::Form(upload::form(&request, &files.uploads).await?)
+            upload::body(&request, &files.uploads).await?
         };
         let (method, path) = to;
         let sent = session.client.submit(method, path, body).await;

@@ -20,6 +20,7 @@ pub enum Team {
     /// Make a Team with a workspace of its own, or with a linked directory
     #[command(after_help = "Example:\n  bazilion team add Parser --link ~/src/parser")]
     Add {
+        /// Its name
         name: String,
         /// Short name in addresses [default: made from the name]
         #[arg(long)]
@@ -32,11 +33,18 @@ pub enum Team {
         executor: Option<String>,
     },
     /// One Team
-    Show { team: String },
+    Show {
+        /// The Team: id or short name
+        team: String,
+    },
     /// Remove a Team; a linked directory stays as it is
-    Remove { team: String },
+    Remove {
+        /// The Team: id or short name
+        team: String,
+    },
     /// What an Agent would be told about the repository: instructions, command suggestions, Git state
     Context {
+        /// The Team: id or short name
         team: String,
         /// A file or directory inside the Team's root
         #[arg(long, value_name = "PATH")]
@@ -47,7 +55,9 @@ pub enum Team {
     Environment(Environment),
     /// Evidence of commands: a list, or one receipt with its output
     Receipts {
+        /// The Team: id or short name
         team: String,
+        /// One receipt, with its output
         receipt: Option<String>,
         /// Of one turn only
         #[arg(long, value_name = "ID", conflicts_with = "receipt")]
@@ -62,9 +72,13 @@ pub enum Team {
 #[derive(Debug, Subcommand)]
 pub enum Environment {
     /// Today's defaults, posture and workspace
-    Show { team: String },
+    Show {
+        /// The Team: id or short name
+        team: String,
+    },
     /// Save defaults; the file is the request: {"expectedRevision": N, "config": {…}}
     Configure {
+        /// The Team: id or short name
         team: String,
         /// JSON file; `-` or nothing is standard input
         #[arg(long, value_name = "FILE")]
@@ -76,7 +90,10 @@ pub enum Environment {
 #[derive(Debug, Subcommand)]
 pub enum Policy {
     /// The edges and their revision
-    Show { team: String },
+    Show {
+        /// The Team: id or short name
+        team: String,
+    },
 }
 
 const COLUMNS: &[Column] = &[
@@ -338,18 +355,15 @@ fn list<'v>(value: &'v Value, pointer: &str) -> impl Iterator<Item = &'v Value> 
 
 fn edges(policy: &Value) -> String {
     let edges = json!({"items": policy.get("edges")});
-    format!(
-        "revision {}\n{}",
-        cell(policy, "/revision"),
-        table(
-            &edges,
-            &[
-                ("FROM", "/source"),
-                ("TO", "/target"),
-                ("DECISION", "/decision")
-            ]
-        )
-    )
+    let columns = [
+        ("FROM", "/source"),
+        ("AGENT", "/sourceAgentId"),
+        ("TO", "/target"),
+        ("AGENT", "/targetAgentId"),
+        ("EFFECT", "/effect"),
+    ];
+    let revision = cell(policy, "/revision");
+    format!("revision {revision}\n{}", table(&edges, &columns))
 }
 
 #[cfg(test)]

@@ -33,11 +33,11 @@ impl Workspace {
                         &[
                             ("LEASE", "/id"),
                             ("STATE", "/state"),
-                            ("HOME", "/home"),
-                            ("TEAM", "/team"),
                             ("EXECUTOR", "/executor"),
-                            ("SINCE", "/createdAt"),
-                            ("EVIDENCE", "/evidence"),
+                            ("TEAM", "/teamId"),
+                            ("AGENT", "/agentId"),
+                            ("SINCE", "/acquiredAt"),
+                            ("WHY", "/reason"),
                         ],
                     )
                 })

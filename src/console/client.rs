@@ -4,6 +4,8 @@
 //! - A connection that could not be made is told apart from an answer that was lost.
 //! - A proxy of the environment is used, but never for this machine itself.
 
+use std::time::Duration;
+
 use reqwest::{Method, RequestBuilder, Response, StatusCode, Url, header, multipart::Form};
 use secrecy::{ExposeSecret, SecretString};
 use serde::de::DeserializeOwned;
@@ -19,30 +21,40 @@ pub type Query<'q> = [(&'q str, String)];
 /// Speaks to one server as one operator.
 pub struct Client {
     http: reqwest::Client,
+    /// Without the limit on silence: while a form goes out, the server has nothing to say.
+    uploads: reqwest::Client,
     base: Url,
     token: SecretString,
+    timeout: Duration,
 }
 
 impl Client {
     /// A client for these settings. Sends nothing yet.
     pub fn new(settings: Settings) -> Result<Self, Failure> {
         let base = parse_base(&settings.server)?;
-        let mut builder = reqwest::Client::builder()
-            .user_agent(concat!("bazilion/", env!("CARGO_PKG_VERSION")))
-            .redirect(reqwest::redirect::Policy::none())
-            .connect_timeout(limits::CLI_CONNECT_TIMEOUT)
-            .read_timeout(settings.timeout);
-        if is_this_machine(&base) {
-            builder = builder.no_proxy();
-        }
-        let http = builder.build().map_err(|error| Failure::Connection {
+        let builder = || {
+            let builder = reqwest::Client::builder()
+                .user_agent(concat!("bazilion/", env!("CARGO_PKG_VERSION")))
+                .redirect(reqwest::redirect::Policy::none())
+                .connect_timeout(limits::CLI_CONNECT_TIMEOUT);
+            match is_this_machine(&base) {
+                true => builder.no_proxy(),
+                false => builder,
+            }
+        };
+        let unmade = |error| Failure::Connection {
             lost: Lost::NotSent,
             message: format!("No HTTP client could be made: {error}"),
-        })?;
+        };
         Ok(Client {
-            http,
+            http: builder()
+                .read_timeout(settings.timeout)
+                .build()
+                .map_err(unmade)?,
+            uploads: builder().build().map_err(unmade)?,
             base,
             token: settings.token,
+            timeout: settings.timeout,
         })
     }
 
@@ -89,12 +101,17 @@ impl Client {
         path: &[&str],
         body: Body,
     ) -> Result<Value, Failure> {
-        let request = self.request(method, path, &[])?;
+        let url = self.url(path, &[])?;
+        let token = self.token.expose_secret();
         let request = match body {
-            Body::Json(value) => request.json(&value),
-            Body::Form(form) => request.multipart(form),
+            Body::Json(value) => self.http.request(method, url).json(&value),
+            Body::Form { form, bytes } => {
+                let sending = Duration::from_secs(bytes / limits::CLI_UPLOAD_SLOWEST);
+                let request = self.uploads.request(method, url).multipart(form);
+                request.timeout(self.timeout + sending)
+            }
         };
-        read(self.send(request).await?).await
+        read(self.send(request.bearer_auth(token)).await?).await
     }
 
     /// Every page of a list, as one `{items}`. Stops at a bound that no honest list reaches.
@@ -139,11 +156,14 @@ impl Client {
         path: &[&str],
         query: &Query<'_>,
     ) -> Result<RequestBuilder, Failure> {
+        let request = self.http.request(method, self.url(path, query)?);
+        Ok(request.bearer_auth(self.token.expose_secret()))
+    }
+
+    fn url(&self, path: &[&str], query: &Query<'_>) -> Result<Url, Failure> {
         let mut url = self.base.clone();
-        if path
-            .iter()
-            .any(|part| part.is_empty() || *part == "." || *part == "..")
-        {
+        let leads_away = |part: &&str| matches!(*part, "" | "." | "..");
+        if path.iter().any(leads_away) {
             return Err(Failure::usage("A name in this command is empty or a path."));
         }
         url.path_segments_mut()
@@ -154,10 +174,7 @@ impl Client {
         if !query.is_empty() {
             url.query_pairs_mut().extend_pairs(query);
         }
-        Ok(self
-            .http
-            .request(method, url)
-            .bearer_auth(self.token.expose_secret()))
+        Ok(url)
     }
 
     async fn send(&self, request: RequestBuilder) -> Result<Response, Failure> {
@@ -203,8 +220,8 @@ impl Client {
 pub enum Body {
     /// JSON.
     Json(Value),
-    /// `multipart/form-data`, streamed.
-    Form(Form),
+    /// `multipart/form-data`, streamed, with this many bytes of files.
+    Form { form: Form, bytes: u64 },
 }
 
 async fn read<T: DeserializeOwned>(response: Response) -> Result<T, Failure> {

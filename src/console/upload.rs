@@ -13,6 +13,7 @@ use serde_json::Value;
 use tokio::io::AsyncReadExt;
 use tokio_util::io::ReaderStream;
 
+use super::client::Body;
 use super::exit::{Exit, Failure};
 use super::output::{is_watched, visible_line};
 use crate::limits;
@@ -76,16 +77,16 @@ fn look_at(path: &Path) -> Result<Upload, Failure> {
 }
 
 /// The form of a request: its JSON first, then each file as a stream, with a bar for whoever watches.
-pub async fn form(request: &Value, uploads: &[Upload]) -> Result<Form, Failure> {
+pub async fn body(request: &Value, uploads: &[Upload]) -> Result<Body, Failure> {
     let json = Part::text(request.to_string());
     let json = json.mime_str("application/json").map_err(unsendable)?;
-    let total = uploads.iter().map(|upload| upload.length).sum();
-    let bar = progress(total);
+    let bytes = uploads.iter().map(|upload| upload.length).sum();
+    let bar = progress(bytes);
     let mut form = Form::new().part("request", json);
     for upload in uploads {
         form = form.part("file", part(upload, bar.clone()).await?);
     }
-    Ok(form)
+    Ok(Body::Form { form, bytes })
 }
 
 async fn part(upload: &Upload, bar: ProgressBar) -> Result<Part, Failure> {

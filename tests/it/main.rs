@@ -1,3 +1,8 @@
-//! The integration tests, one binary.
+//! The one integration binary. Everything here runs on the real thing: PostgreSQL, Docker, Pi, a browser; fakes only
+//! for what cannot be here, and those speak the real protocol over loopback.
 
+mod architecture;
 mod cli;
+mod database;
+mod restored;
+mod support;

@@ -23,13 +23,17 @@ fn command(id: &str, state: &str) -> Value {
     })
 }
 
-async fn server_with(stream: String) -> Scripted {
+async fn server_with(stream: String, now: &[Value]) -> Scripted {
     let server = Scripted::start().await;
     server.on(
         &format!("POST {}", path("queue")),
         Reply::Json(202, item("pending")),
     );
     server.on(&format!("GET {}", path("events")), Reply::Events(stream));
+    for now in now {
+        let show = format!("GET {}", path(&format!("queue/{ITEM}")));
+        server.on(&show, Reply::Json(200, now.clone()));
+    }
     let empty = json!({"items": [], "nextCursor": null});
     server.on("GET /api/teams/team-1/receipts", Reply::Json(200, empty));
     server
@@ -46,7 +50,7 @@ async fn the_answer_and_each_card_are_printed_once() {
         (Some(2), "message", message("m1", 2, "It failed.\u{202e}")),
         (Some(3), "item", item("completed")),
     ]);
-    let server = server_with(stream).await;
+    let server = server_with(stream, &[item("running"), item("completed")]).await;
     let missed =
         json!({"items": [message("m2", 3, "Now it works."), message("m1", 2, "It failed.")]});
     let messages = path("conversations/019a0000-0000-7000-8000-00000000000c/messages");
@@ -71,7 +75,7 @@ async fn each_outcome_has_its_exit_code() {
         let mut ended = item(status);
         ended["diagnostic"] = json!({"code": "why", "message": "because"});
         ended["approvalId"] = json!("approval-1");
-        let server = server_with(events(&[(Some(1), "item", ended)])).await;
+        let server = server_with(events(&[(Some(1), "item", item("running"))]), &[ended]).await;
         let ran = server.run(SAY).await;
         assert_eq!(ran.code, code, "{status}: {}", ran.stderr);
         assert_eq!(ran.stdout, "");
@@ -85,7 +89,11 @@ async fn each_outcome_has_its_exit_code() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_broken_stream_goes_on_after_the_last_event_seen() {
-    let server = server_with(events(&[(Some(7), "item", item("running"))])).await;
+    let server = server_with(
+        events(&[(Some(7), "item", item("running"))]),
+        &[item("running"), item("running"), item("completed")],
+    )
+    .await;
     let stream = format!("GET {}", path("events"));
     let rest = events(&[
         (Some(8), "message", message("m1", 1, "Done.")),
@@ -93,8 +101,6 @@ async fn a_broken_stream_goes_on_after_the_last_event_seen() {
     ]);
     server.on(&stream, Reply::Problem(503, "not_ready", json!({})));
     server.on(&stream, Reply::Events(rest));
-    let show = format!("GET {}", path(&format!("queue/{ITEM}")));
-    server.on(&show, Reply::Json(200, item("running")));
     let ran = server.run(SAY).await;
     assert_eq!(
         (ran.code, ran.stdout.as_str()),
@@ -109,11 +115,7 @@ async fn a_broken_stream_goes_on_after_the_last_event_seen() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reload_reads_the_item_afresh() {
-    let server = server_with(events(&[(None, "reload", json!({}))])).await;
-    server.on(
-        &format!("GET {}", path(&format!("queue/{ITEM}"))),
-        Reply::Json(200, item("failed")),
-    );
+    let server = server_with(events(&[(None, "reload", json!({}))]), &[item("failed")]).await;
     assert_eq!(server.run(SAY).await.code, 10);
 }
 
@@ -123,7 +125,7 @@ async fn an_edited_item_is_followed_to_its_successor() {
     replaced["supersededById"] = json!("item-2");
     let mut successor = item("completed");
     successor["id"] = json!("item-2");
-    let server = server_with(events(&[(Some(1), "item", replaced)])).await;
+    let server = server_with(events(&[(Some(1), "item", item("pending"))]), &[replaced]).await;
     server.on(
         &format!("GET {}", path("queue/item-2")),
         Reply::Json(200, successor),
@@ -139,7 +141,7 @@ async fn with_json_everything_is_one_document() {
         (None, "command", command("r1", "succeeded")),
         (Some(3), "item", item("completed")),
     ]);
-    let server = server_with(stream).await;
+    let server = server_with(stream, &[item("running"), item("completed")]).await;
     let ran = server.run(&[SAY, &["--json"]].concat()).await;
     let all = ran.json();
     assert_eq!(all["item"]["status"], "completed");
@@ -149,7 +151,7 @@ async fn with_json_everything_is_one_document() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_wait_it_only_queues() {
-    let server = server_with(String::new()).await;
+    let server = server_with(String::new(), &[]).await;
     let ran = server
         .run(&["agent", "chat", "ada", "--message", "x"])
         .await;

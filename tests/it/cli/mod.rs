@@ -5,4 +5,5 @@ mod failures;
 mod login;
 mod queue;
 mod scripted;
+mod telemetry;
 mod verbs;

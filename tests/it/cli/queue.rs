@@ -324,3 +324,16 @@ fn form_request(text: &str) -> Value {
     let mut values = serde_json::Deserializer::from_str(&text[start..]).into_iter();
     values.next().expect("a document").expect("JSON")
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_silent_server_leaves_the_outcome_open() {
+    let server = Scripted::start().await;
+    std::fs::write(server.home.join("a.txt"), b"a").expect("a file");
+    server.on(&add_path(), Reply::Silence);
+    for more in [&[][..], &["--file", "a.txt"]] {
+        let words = ["queue", "add", "ada", "--message", "x", "--timeout", "1"];
+        let ran = server.run(&[&words[..], more].concat()).await;
+        assert_eq!((ran.code, &ran.json()["code"]), (1, &json!("no_answer")));
+        assert_eq!(ran.stderr.matches(&ran.retry_line()).count(), 2);
+    }
+}

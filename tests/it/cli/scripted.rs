@@ -45,6 +45,8 @@ pub enum Reply {
     Raw(u16, &'static str, &'static str),
     /// The request arrives, and the connection closes without an answer.
     Lost,
+    /// The request arrives, and nothing ever comes back.
+    Silence,
     /// A whole event stream, then its end.
     Events(String),
 }
@@ -196,7 +198,7 @@ pub fn item(status: &str) -> Value {
 }
 
 fn scratch_directory() -> PathBuf {
-    let name = format!("bazilion-cli-{}", uuid::Uuid::now_v7());
+    let name = format!("bazilion-cli-{}", bazilion::ids::RequestId::new());
     let path = std::env::temp_dir().join(name);
     std::fs::create_dir_all(&path).expect("a scratch directory");
     path
@@ -231,6 +233,7 @@ async fn answer(
         }
     };
     match reply {
+        Some(Reply::Silence) => std::future::pending().await,
         Some(reply) => reply.into_response(),
         None => Reply::Problem(404, "not_found", json!({})).into_response(),
     }
@@ -258,6 +261,7 @@ impl IntoResponse for Reply {
             Reply::Raw(status, kind, body) => with(status, kind, body.to_owned()),
             Reply::Events(body) => with(200, "text/event-stream", body),
             // Ends the connection's task without the noise of a panic.
+            Reply::Silence => unreachable!("answered before"),
             Reply::Lost => std::panic::resume_unwind(Box::new("the answer is lost")),
         }
     }

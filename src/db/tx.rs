@@ -1,0 +1,259 @@
+//! Transactions: the only way to a table.
+//!
+//! - No home, no connection: a tenant table is reached through [`TenantTx`], which a [`Caller`] opens. The role
+//!   `bazilion_server` and row-level security hold the second wall.
+//! - Work across homes uses [`SystemTx`] under the role `bazilion_system`, whose rights are column-narrow. It cannot
+//!   stand where a `TenantTx` is asked.
+//! - The body is a plain async function and captures nothing; ids are in `args`, so every attempt uses the same ones.
+//!   No file, process or network effect happens inside a body.
+//! - Serialization failures and deadlocks are retried as a whole, from the body and from COMMIT. A connection lost
+//!   during COMMIT is not: [`Error::OutcomeUnknown`].
+//! - `now()` is the database's clock, read once per transaction, plus an offset that only tests set.
+//!
+//! Lock order: team → queue → item → turn → workspace → receipt → home counters. The counters come last, so the row
+//! that every submission of a home shares is held shortest.
+
+use std::time::Duration;
+
+use rand::RngExt as _;
+use sqlx::postgres::PgConnection;
+use sqlx::{AssertSqlSafe, Connection as _, Postgres, Transaction};
+use time::OffsetDateTime;
+use tracing::Instrument as _;
+
+use super::Db;
+use crate::error::{Error, Result};
+use crate::identity::{Actor, Caller};
+use crate::ids::HomeId;
+use crate::limits;
+
+/// A transaction's isolation. Row locks by default; see `docs/adr`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Isolation {
+    /// Lock the parent row first.
+    ReadCommitted,
+    /// One snapshot for several reads.
+    RepeatableRead,
+    /// For invariants over rows that nobody can lock beforehand.
+    Serializable,
+}
+
+impl Isolation {
+    fn sql(self) -> &'static str {
+        match self {
+            Isolation::ReadCommitted => "READ COMMITTED",
+            Isolation::RepeatableRead => "REPEATABLE READ",
+            Isolation::Serializable => "SERIALIZABLE",
+        }
+    }
+}
+
+/// A named operation: span and metric label.
+#[derive(Debug, Clone, Copy)]
+pub struct Op {
+    pub name: &'static str,
+    pub isolation: Isolation,
+}
+
+impl Op {
+    /// Row locks.
+    pub const fn locking(name: &'static str) -> Self {
+        Self {
+            name,
+            isolation: Isolation::ReadCommitted,
+        }
+    }
+
+    /// Serializable.
+    pub const fn serializable(name: &'static str) -> Self {
+        Self {
+            name,
+            isolation: Isolation::Serializable,
+        }
+    }
+}
+
+/// A transaction inside one home.
+pub struct TenantTx {
+    tx: Transaction<'static, Postgres>,
+    caller: Caller,
+    now: OffsetDateTime,
+}
+
+impl TenantTx {
+    /// The connection, for `store` functions.
+    pub fn conn(&mut self) -> &mut PgConnection {
+        &mut self.tx
+    }
+
+    /// The home everything here belongs to.
+    pub fn home(&self) -> HomeId {
+        self.caller.home()
+    }
+
+    /// Who acts.
+    pub fn caller(&self) -> &Caller {
+        &self.caller
+    }
+
+    /// The deciding time.
+    pub fn now(&self) -> OffsetDateTime {
+        self.now
+    }
+}
+
+/// A transaction across homes, with narrow rights.
+pub struct SystemTx {
+    tx: Transaction<'static, Postgres>,
+    now: OffsetDateTime,
+}
+
+impl SystemTx {
+    /// The connection, for `store` functions whose names end in `_across_homes`.
+    pub fn conn(&mut self) -> &mut PgConnection {
+        &mut self.tx
+    }
+
+    /// The deciding time.
+    pub fn now(&self) -> OffsetDateTime {
+        self.now
+    }
+
+    /// The caller that a worker uses inside `home` after it learned of work there.
+    pub fn enter(home: HomeId) -> Caller {
+        Caller::vouch(home, Actor::System)
+    }
+}
+
+impl Db {
+    /// Runs `body` in one transaction of the caller's home, again as a whole while the database asks for it.
+    pub async fn transact<A, T, F>(&self, caller: &Caller, op: Op, args: &A, body: F) -> Result<T>
+    where
+        A: ?Sized + Sync,
+        F: AsyncFn(&mut TenantTx, &A) -> Result<T>,
+    {
+        let span = tracing::debug_span!(
+            "db.transact",
+            op = op.name,
+            attempts = tracing::field::Empty
+        );
+        async {
+            let mut attempt = 1;
+            loop {
+                let result: Result<T> = async {
+                    let mut tx = self.begin_tenant(caller, op.isolation).await?;
+                    let value = body(&mut tx, args).await?;
+                    commit(tx.tx).await?;
+                    Ok(value)
+                }
+                .await;
+                match result {
+                    Ok(value) => return Ok(value),
+                    Err(error) if !error.is_retryable() => return Err(error),
+                    Err(error) => self.pause_before_retry(op, attempt, error).await?,
+                }
+                attempt += 1;
+            }
+        }
+        .instrument(span)
+        .await
+    }
+
+    /// Runs `body` in one transaction across homes.
+    pub async fn system<A, T, F>(&self, op: Op, args: &A, body: F) -> Result<T>
+    where
+        A: ?Sized + Sync,
+        F: AsyncFn(&mut SystemTx, &A) -> Result<T>,
+    {
+        let span = tracing::debug_span!("db.system", op = op.name);
+        async {
+            let mut attempt = 1;
+            loop {
+                let result: Result<T> = async {
+                    let mut tx = self.begin_system(op.isolation).await?;
+                    let value = body(&mut tx, args).await?;
+                    commit(tx.tx).await?;
+                    Ok(value)
+                }
+                .await;
+                match result {
+                    Ok(value) => return Ok(value),
+                    Err(error) if !error.is_retryable() => return Err(error),
+                    Err(error) => self.pause_before_retry(op, attempt, error).await?,
+                }
+                attempt += 1;
+            }
+        }
+        .instrument(span)
+        .await
+    }
+
+    /// Waits as long as is due before the next attempt; gives the error back when there is none.
+    async fn pause_before_retry(&self, op: Op, attempt: u32, error: Error) -> Result<()> {
+        self.count_retry();
+        if attempt >= limits::TX_ATTEMPTS {
+            tracing::warn!(op = op.name, attempt, "a transaction did not get through");
+            return Err(error);
+        }
+        tokio::time::sleep(pause(attempt)).await;
+        Ok(())
+    }
+
+    async fn begin_tenant(&self, caller: &Caller, isolation: Isolation) -> Result<TenantTx> {
+        let begin = format!(
+            "BEGIN ISOLATION LEVEL {}; SET LOCAL ROLE bazilion_server; SET LOCAL bazilion.home_id = '{}'",
+            isolation.sql(),
+            caller.home().uuid(),
+        );
+        let mut tx = self.pool.begin_with(AssertSqlSafe(begin)).await?;
+        let now = self.read_clock(&mut tx).await?;
+        Ok(TenantTx {
+            tx,
+            caller: caller.clone(),
+            now,
+        })
+    }
+
+    async fn begin_system(&self, isolation: Isolation) -> Result<SystemTx> {
+        let begin = format!(
+            "BEGIN ISOLATION LEVEL {}; SET LOCAL ROLE bazilion_system",
+            isolation.sql()
+        );
+        let mut tx = self.pool.begin_with(AssertSqlSafe(begin)).await?;
+        let now = self.read_clock(&mut tx).await?;
+        Ok(SystemTx { tx, now })
+    }
+
+    async fn read_clock(&self, tx: &mut PgConnection) -> Result<OffsetDateTime> {
+        let now = super::store::clock(tx).await?;
+        Ok(now + self.clock_offset)
+    }
+}
+
+/// COMMIT, telling apart *refused* (retryable or not) and *unknown*.
+async fn commit(tx: Transaction<'static, Postgres>) -> Result<()> {
+    match tx.commit().await {
+        Ok(()) => Ok(()),
+        Err(error) if error.as_database_error().is_some() => Err(Error::Db(error)),
+        Err(error) => {
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "connection lost during COMMIT"
+            );
+            Err(Error::OutcomeUnknown)
+        }
+    }
+}
+
+/// Exponential, with full jitter.
+fn pause(attempt: u32) -> Duration {
+    let ceiling = limits::TX_BACKOFF_FIRST
+        .saturating_mul(1 << attempt.min(10))
+        .min(limits::TX_BACKOFF_MAX);
+    ceiling.mul_f64(rand::rng().random::<f64>())
+}
+
+/// Whether the connection still answers.
+pub(super) async fn ping(conn: &mut PgConnection) -> Result<()> {
+    conn.ping().await.map_err(Error::Db)
+}

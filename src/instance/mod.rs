@@ -1,0 +1,3 @@
+//! The instance: what it is, its homes, and the way back in for the person who runs it.
+
+pub mod restored;

@@ -1,0 +1,52 @@
+//! The audit log: who did what, when, from where, with what outcome. Append-only: no role may change a row.
+
+mod store;
+
+use serde_json::Value;
+
+use crate::db::{SystemTx, TenantTx};
+use crate::error::Result;
+use crate::ids::HomeId;
+
+pub use store::{Entry, list};
+
+/// One act.
+pub struct Act<'a> {
+    /// What was done, as `feature.verb`.
+    pub action: &'static str,
+    /// To what, usually an id.
+    pub target: Option<String>,
+    /// `ok`, `denied`, or a code.
+    pub outcome: &'a str,
+    /// Through which door: `web`, `http`, `telegram`, `machine`, `system`.
+    pub origin: &'a str,
+    /// What else is worth knowing. Never text of a person, never a secret.
+    pub detail: Value,
+}
+
+impl Act<'_> {
+    /// A plain success through the API.
+    pub fn ok(action: &'static str, target: impl ToString) -> Self {
+        Act {
+            action,
+            target: Some(target.to_string()),
+            outcome: "ok",
+            origin: "http",
+            detail: Value::Object(serde_json::Map::new()),
+        }
+    }
+}
+
+/// Records an act in the caller's home, in the same transaction as the act.
+pub async fn record(tx: &mut TenantTx, act: &Act<'_>) -> Result<()> {
+    store::insert(tx, act).await
+}
+
+/// Records an act of the server or of a person on its machine.
+pub async fn record_across_homes(
+    tx: &mut SystemTx,
+    home: Option<HomeId>,
+    act: &Act<'_>,
+) -> Result<()> {
+    store::insert_across_homes(tx, home, act).await
+}
