@@ -22,11 +22,17 @@ pub mod console;
 )]
 pub mod db;
 pub mod error;
+pub mod http;
 pub mod identity;
 pub mod ids;
 pub mod instance;
+pub mod executor;
+pub mod identity;
+pub mod ids;
+pub mod launcher;
 pub mod limits;
 pub mod provider;
+pub mod runtime;
 pub mod secret;
 pub mod team;
 pub mod telemetry;

@@ -5,4 +5,6 @@ mod architecture;
 mod cli;
 mod database;
 mod restored;
+mod executor;
+mod pi;
 mod support;

@@ -1,3 +1,5 @@
 //! What tests share.
 
 pub mod db;
+pub mod docker;
+pub mod model;
