@@ -22,13 +22,11 @@ pub mod console;
 )]
 pub mod db;
 pub mod error;
+pub mod executor;
 pub mod http;
 pub mod identity;
 pub mod ids;
 pub mod instance;
-pub mod executor;
-pub mod identity;
-pub mod ids;
 pub mod launcher;
 pub mod limits;
 pub mod provider;

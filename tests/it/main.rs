@@ -4,7 +4,7 @@
 mod architecture;
 mod cli;
 mod database;
-mod restored;
 mod executor;
 mod pi;
+mod restored;
 mod support;
