@@ -52,6 +52,7 @@ Exit codes:
 
 Environment:
   BAZILION_SERVER, BAZILION_TOKEN   after the flags, before the file of `login`
+  BAZILION_LOG, BAZILION_LOG_FORMAT filter and form (pretty, json) of the log
   NO_COLOR                          no colours
 
 Data goes to standard output, everything else to standard error.";

@@ -40,35 +40,9 @@ pub enum Queue {
     },
     /// Send input; it waits its turn
     #[command(after_help = ADD_HELP)]
-    Add {
-        /// The Agent: id, name, or the first 8 characters of its id
-        agent: String,
-        /// What the Agent is asked to do
-        #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
-        #[arg(required_unless_present_any = ["files", "file"])]
-        message: Option<String>,
-        #[command(flatten)]
-        files: Files,
-        #[command(flatten)]
-        repeat: Repeat,
-    },
+    Add(Add),
     /// Replace a pending item at its place; what is not named stays
-    Edit {
-        /// The Agent: id, name, or the first 8 characters of its id
-        agent: String,
-        /// The item's id
-        item: String,
-        /// The item's revision as you saw it
-        #[arg(long, value_name = "N")]
-        expected_revision: u64,
-        /// The new text
-        #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
-        message: Option<String>,
-        #[command(flatten)]
-        files: Files,
-        #[command(flatten)]
-        repeat: Repeat,
-    },
+    Edit(Edit),
     /// Take a pending item out
     Remove {
         /// The Agent: id, name, or the first 8 characters of its id
@@ -100,6 +74,40 @@ pub enum Queue {
     },
 }
 
+/// `bazilion queue add`.
+#[derive(Debug, clap::Args)]
+pub struct Add {
+    /// The Agent: id, name, or the first 8 characters of its id
+    agent: String,
+    /// What the Agent is asked to do
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    #[arg(required_unless_present_any = ["files", "file"])]
+    message: Option<String>,
+    #[command(flatten)]
+    files: Files,
+    #[command(flatten)]
+    repeat: Repeat,
+}
+
+/// `bazilion queue edit`.
+#[derive(Debug, clap::Args)]
+pub struct Edit {
+    /// The Agent: id, name, or the first 8 characters of its id
+    agent: String,
+    /// The item's id
+    item: String,
+    /// The item's revision as you saw it
+    #[arg(long, value_name = "N")]
+    expected_revision: u64,
+    /// The new text
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    message: Option<String>,
+    #[command(flatten)]
+    files: Files,
+    #[command(flatten)]
+    repeat: Repeat,
+}
+
 /// Which queue, and its control as it was seen.
 #[derive(Debug, clap::Args)]
 pub struct Control {
@@ -124,28 +132,8 @@ impl Queue {
             Queue::Show { agent, item } => {
                 client.get(&["agents", &agent, "queue", &item], &[]).await?
             }
-            Queue::Add {
-                agent,
-                message,
-                files,
-                repeat,
-            } => add(session, &agent, message, &files, repeat).await?,
-            Queue::Edit {
-                agent,
-                item,
-                expected_revision,
-                message,
-                files,
-                repeat,
-            } => {
-                let change = Change {
-                    item,
-                    expected_revision,
-                    message,
-                    files,
-                };
-                edit(session, &agent, change, repeat).await?
-            }
+            Queue::Add(add) => add.send(session).await?,
+            Queue::Edit(edit) => edit.send(session).await?,
             Queue::Remove {
                 agent,
                 item,
@@ -188,68 +176,50 @@ impl Control {
     }
 }
 
-async fn add(
-    session: &Session<'_>,
-    agent: &str,
-    message: Option<String>,
-    files: &Files,
-    repeat: Repeat,
-) -> Result<Value, Failure> {
-    let files = files.inspect()?;
-    let submission = Submission::prepare(session, agent, repeat).await?;
-    let mut request = submission.request();
-    request["message"] = json!(message.as_deref().unwrap_or_default());
-    let agent = submission.agent.as_str();
-    let verb = ["queue", "add", agent];
-    let retry = submission.retry_line(session, &verb, message.as_deref(), &files);
-    let to = (Method::POST, ["agents", agent, "queue"]);
-    submission
-        .send(session, (to.0, &to.1), request, &files, &retry)
-        .await
+impl Add {
+    async fn send(self, session: &Session<'_>) -> Result<Value, Failure> {
+        let files = self.files.inspect()?;
+        let submission = Submission::prepare(session, &self.agent, self.repeat).await?;
+        let message = self.message.as_deref();
+        let mut request = submission.request();
+        request["message"] = json!(message.unwrap_or_default());
+        let agent = submission.agent.as_str();
+        let retry = submission.retry_line(session, &["queue", "add", agent], message, &files);
+        let to = (Method::POST, &["agents", agent, "queue"][..]);
+        submission.send(session, to, request, &files, &retry).await
+    }
 }
 
-/// What an edit asks for.
-struct Change {
-    item: String,
-    expected_revision: u64,
-    message: Option<String>,
-    files: Files,
-}
-
-async fn edit(
-    session: &Session<'_>,
-    agent: &str,
-    change: Change,
-    repeat: Repeat,
-) -> Result<Value, Failure> {
-    if change.message.is_none() && change.files.are_untouched() {
-        return Err(Failure::usage(
-            "Nothing to change: give --message, --files or --file. Nothing was sent.",
-        ));
+impl Edit {
+    async fn send(self, session: &Session<'_>) -> Result<Value, Failure> {
+        if self.message.is_none() && self.files.are_untouched() {
+            return Err(Failure::usage(
+                "Nothing to change: give --message, --files or --file. Nothing was sent.",
+            ));
+        }
+        let files = self.files.inspect()?;
+        let submission = Submission::prepare(session, &self.agent, self.repeat).await?;
+        let mut request = submission.request();
+        request["expectedRevision"] = json!(self.expected_revision);
+        if let Some(message) = &self.message {
+            request["message"] = json!(message);
+        }
+        if files.replace() {
+            request["keepAttachments"] = json!([]);
+        }
+        let (agent, item) = (submission.agent.as_str(), self.item.as_str());
+        let revision = self.expected_revision.to_string();
+        let verb = [
+            "queue",
+            "edit",
+            agent,
+            item,
+            "--expected-revision",
+            &revision,
+        ];
+        let message = self.message.as_deref();
+        let retry = submission.retry_line(session, &verb, message, &files);
+        let to = (Method::PATCH, &["agents", agent, "queue", item][..]);
+        submission.send(session, to, request, &files, &retry).await
     }
-    let files = change.files.inspect()?;
-    let submission = Submission::prepare(session, agent, repeat).await?;
-    let mut request = submission.request();
-    request["expectedRevision"] = json!(change.expected_revision);
-    if let Some(message) = &change.message {
-        request["message"] = json!(message);
-    }
-    if files.replace() {
-        request["keepAttachments"] = json!([]);
-    }
-    let agent = submission.agent.as_str();
-    let revision = change.expected_revision.to_string();
-    let verb = [
-        "queue",
-        "edit",
-        agent,
-        &change.item,
-        "--expected-revision",
-        &revision,
-    ];
-    let retry = submission.retry_line(session, &verb, change.message.as_deref(), &files);
-    let to = ["agents", agent, "queue", &change.item];
-    submission
-        .send(session, (Method::PATCH, &to), request, &files, &retry)
-        .await
 }

@@ -299,6 +299,19 @@ fn context(report: &Value) -> String {
         }
     }
     issues(&mut text, report, "/instructions/issues");
+    suggestions(&mut text, report);
+    let _ = writeln!(text, "\ngit: {}", cell(report, "/git/state"));
+    for (title, pointer) in GIT {
+        let shown = cell(report, pointer);
+        if !shown.is_empty() {
+            let _ = writeln!(text, "  {title} {shown}");
+        }
+    }
+    issues(&mut text, report, "/git/issues");
+    text
+}
+
+fn suggestions(text: &mut String, report: &Value) {
     let _ = writeln!(
         text,
         "\ncommand suggestions: {}",
@@ -312,16 +325,7 @@ fn context(report: &Value) -> String {
             cell(candidate, "/location")
         );
     }
-    issues(&mut text, report, "/commands/issues");
-    let _ = writeln!(text, "\ngit: {}", cell(report, "/git/state"));
-    for (title, pointer) in GIT {
-        let shown = cell(report, pointer);
-        if !shown.is_empty() {
-            let _ = writeln!(text, "  {title} {shown}");
-        }
-    }
-    issues(&mut text, report, "/git/issues");
-    text
+    issues(text, report, "/commands/issues");
 }
 
 const GIT: &[Column] = &[

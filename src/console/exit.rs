@@ -310,6 +310,35 @@ mod tests {
     }
 
     #[test]
+    fn every_code_of_the_product_has_an_exit_code_that_scripts_expect() {
+        for code in Code::ALL {
+            let exit = Exit::of_status(crate::http::problem::status(*code).as_u16());
+            let expected = match code.as_str() {
+                "not_found" | "payload_expired" => Exit::NotFound,
+                "body_too_large" | "queue_capacity" | "agent_loop_limit" | "rate_limited" => {
+                    Exit::Limit
+                }
+                "unauthenticated"
+                | "credential_expired"
+                | "credential_revoked"
+                | "forbidden"
+                | "insufficient_scope"
+                | "communication_denied"
+                | "csrf_failed" => Exit::Permission,
+                "internal" | "not_ready" | "outcome_unknown" | "insufficient_storage" => {
+                    Exit::Server
+                }
+                "malformed_request"
+                | "method_not_allowed"
+                | "unsupported_media_type"
+                | "invalid_input" => Exit::Usage,
+                _ => Exit::Conflict,
+            };
+            assert_eq!(exit, expected, "{code}");
+        }
+    }
+
+    #[test]
     fn only_a_request_that_may_have_arrived_leaves_its_outcome_open() {
         let connection = |lost| Failure::Connection {
             lost,
