@@ -16,6 +16,10 @@
 pub mod cli;
 pub mod clock;
 pub mod console;
+pub mod app;
+pub mod auth;
+pub mod clock;
+pub mod config;
 #[expect(
     clippy::disallowed_methods,
     reason = "the one module that begins transactions"
@@ -30,6 +34,7 @@ pub mod instance;
 pub mod launcher;
 pub mod limits;
 pub mod provider;
+pub mod readiness;
 pub mod runtime;
 pub mod secret;
 pub mod team;

@@ -135,3 +135,32 @@ pub const MODEL_MAX_TOKENS: u32 = 16_384;
 pub const ENGINE_TARBALL_MAX: u64 = 128 * MIB as u64;
 /// All files of the pinned engine, unpacked.
 pub const ENGINE_UNPACKED_MAX: u64 = 512 * MIB as u64;
+
+// --- people and credentials -------------------------------------------------------------------------------------
+
+/// Shortest password, in characters (`security.md`).
+pub const PASSWORD_MIN_CHARS: usize = 12;
+/// Longest password that is hashed, in bytes.
+pub const PASSWORD_MAX: usize = 1024;
+/// Passwords hashed at the same time: each takes 19 MiB and a core.
+pub const PASSWORD_HASHES_AT_ONCE: usize = 2;
+/// A browser session ends after this long without a request.
+pub const SESSION_IDLE: Duration = Duration::from_secs(12 * 3600);
+/// A browser session ends after this long in any case.
+pub const SESSION_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
+/// Default life of an API token, in days.
+pub const TOKEN_DAYS: i64 = 90;
+/// Longest life of an API token, in days.
+pub const TOKEN_DAYS_MAX: i64 = 365;
+/// A one-time sign-in link works this long.
+pub const SIGN_IN_LINK: Duration = Duration::from_secs(3600);
+/// Failed sign-ins of one account or one address within the window before further ones are refused.
+pub const SIGN_IN_FAILURES_MAX: i64 = 10;
+/// The window in which failed sign-ins count.
+pub const SIGN_IN_WINDOW: Duration = Duration::from_secs(15 * 60);
+/// The last use of a token is written at most this often.
+pub const TOKEN_USE_PRECISION: Duration = Duration::from_secs(60);
+/// Port of `bazilion up` and `bazilion serve` when none is named.
+pub const DEFAULT_PORT: u16 = 8080;
+/// Turns at a time on one executor, when its configuration says nothing.
+pub const EXECUTOR_MAX_TURNS: usize = 4;
