@@ -13,13 +13,12 @@
 //!
 //! `tests/it/architecture.rs` reads the `use` lines and fails on any other edge.
 
-pub mod cli;
-pub mod clock;
-pub mod console;
 pub mod app;
 pub mod auth;
+pub mod cli;
 pub mod clock;
 pub mod config;
+pub mod console;
 #[expect(
     clippy::disallowed_methods,
     reason = "the one module that begins transactions"

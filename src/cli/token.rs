@@ -52,7 +52,7 @@ impl Token {
                 scopes,
                 days,
             } => {
-                let body = json!({"label": label, "scopes": scopes, "expiresInDays": days});
+                let body = json!({"label": label, "scopes": scopes, "days": days});
                 let made: Value = session.client.post(&["tokens"], &body).await?;
                 session.out.note("Keep it: it is not shown again.");
                 session.shown(&made, |made| cell(made, "/token"))

@@ -72,7 +72,7 @@ async fn verbs_make_the_requests_of_the_contract() {
         (
             &["token", "create", "--label", "ci", "--scope", "read"],
             "POST /api/tokens",
-            json!({"label": "ci", "scopes": ["read"], "expiresInDays": 90}),
+            json!({"label": "ci", "scopes": ["read"], "days": 90}),
         ),
         (
             &["workspace", "release", "l1", "--acknowledge"],
