@@ -15,8 +15,10 @@
 
 pub mod app;
 pub mod auth;
+pub mod cli;
 pub mod clock;
 pub mod config;
+pub mod console;
 #[expect(
     clippy::disallowed_methods,
     reason = "the one module that begins transactions"
@@ -37,4 +39,5 @@ pub mod routes;
 pub mod runtime;
 pub mod secret;
 pub mod team;
+pub mod telemetry;
 pub mod tenant;
