@@ -58,7 +58,9 @@ fn described() -> OpenApi {
     );
     let scheme = SecurityScheme::Http(HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build());
     let components = document.components.get_or_insert_default();
-    components.security_schemes.insert("token".into(), scheme.into());
+    components
+        .security_schemes
+        .insert("token".into(), scheme.into());
     document.security = Some(vec![utoipa::openapi::security::SecurityRequirement::new::<
         _,
         [&str; 0],
