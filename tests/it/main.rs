@@ -6,6 +6,7 @@ mod cli;
 mod database;
 mod embedded;
 mod executor;
+mod instance;
 mod pi;
 mod restored;
 mod support;
