@@ -8,7 +8,7 @@ use super::home;
 use crate::auth::{self, TokenRequest, store as accounts, token};
 use crate::db::{Db, Op, SystemTx};
 use crate::error::{Error, Result};
-use crate::identity::Role;
+use crate::identity::{Role, Scopes};
 use crate::ids::{HomeId, OperatorId};
 use crate::limits;
 use crate::tenant::audit::{self, Act};
@@ -19,21 +19,44 @@ const LINK: Op = Op::locking("instance.sign_in_link");
 /// The address of the built-in operator: it cannot be written to and has no password.
 const LOCAL_EMAIL: &str = "local@localhost";
 
-/// Mints a token of the built-in operator `local` for one home.
-pub async fn token(
+/// Mints a token of the built-in operator `local` for one home. Whoever can mint it runs the instance, so a token of
+/// the role owner may also do what needs the instance admin, such as linking a directory.
+pub async fn home_token(db: &Db, home_slug: &str, role: Role) -> Result<SecretString> {
+    let home = home::find(db, home_slug).await?;
+    mint(db, home, role, token::scopes_of(role), role == Role::Owner).await
+}
+
+/// Mints a token for the administration of the instance. It reads nothing in any home.
+pub async fn instance_admin_token(db: &Db) -> Result<SecretString> {
+    let home = home::oldest(db).await?;
+    mint(
+        db,
+        home,
+        Role::Viewer,
+        Scopes {
+            admin: true,
+            ..Scopes::default()
+        },
+        true,
+    )
+    .await
+}
+
+async fn mint(
     db: &Db,
-    home_slug: &str,
+    home: HomeId,
     role: Role,
+    scopes: Scopes,
     instance_admin: bool,
 ) -> Result<SecretString> {
-    let home = home::find(db, home_slug).await?;
-    let args = (home, OperatorId::new());
-    let operator = db.system(LOCAL, &args, ensure_local).await?;
+    let operator = db
+        .system(LOCAL, &(home, OperatorId::new()), ensure_local)
+        .await?;
     let request = TokenRequest {
         home,
         operator,
         label: "made on the server's machine".into(),
-        scopes: token::scopes_of(role),
+        scopes,
         role_limit: Some(role),
         instance_admin,
         days: limits::TOKEN_DAYS,

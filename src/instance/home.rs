@@ -2,7 +2,7 @@
 
 use crate::auth::store as accounts;
 use crate::db::{Db, Op, SystemTx, TenantTx};
-use crate::error::{Error, Result};
+use crate::error::{Code, Error, Result};
 use crate::ids::{HomeId, OperatorId, ProfileId, TeamId};
 use crate::secret::MasterKey;
 use crate::team::profile::NewProfile;
@@ -46,6 +46,20 @@ pub async fn find(db: &Db, slug: &str) -> Result<HomeId> {
         tenant::find_home_by_slug_across_homes(tx, slug)
             .await?
             .ok_or_else(Error::not_found)
+    })
+    .await
+}
+
+/// The first home of the instance.
+pub async fn oldest(db: &Db) -> Result<HomeId> {
+    db.system(FIND, &(), async |tx: &mut SystemTx, (): &()| {
+        let home = tenant::oldest_home_across_homes(tx).await?;
+        home.ok_or_else(|| {
+            Error::refused(
+                Code::NotReady,
+                "The instance has no home yet. Start `bazilion up` once, or create one.",
+            )
+        })
     })
     .await
 }

@@ -81,8 +81,29 @@ async fn a_machine_token_is_of_one_home_and_one_role() {
     let test = TestDb::new().await;
     let db = test.connect().await.unwrap();
     let home = home_of(&db, "first").await;
-    for (role, admin) in [(Role::Viewer, false), (Role::Owner, true)] {
-        let text = access::token(&db, "first", role, admin).await.unwrap();
+    let minted = [
+        (
+            access::home_token(&db, "first", Role::Viewer)
+                .await
+                .unwrap(),
+            Role::Viewer,
+            false,
+            vec!["read"],
+        ),
+        (
+            access::home_token(&db, "first", Role::Owner).await.unwrap(),
+            Role::Owner,
+            true,
+            vec!["read", "write", "approvals", "admin"],
+        ),
+        (
+            access::instance_admin_token(&db).await.unwrap(),
+            Role::Viewer,
+            true,
+            vec!["admin"],
+        ),
+    ];
+    for (text, role, admin, scopes) in minted {
         let hash = token::hash(&text).unwrap();
         let found = db
             .system(
@@ -99,8 +120,9 @@ async fn a_machine_token_is_of_one_home_and_one_role() {
             (found.home, found.role_limit, found.instance_admin),
             (home, Some(role), admin)
         );
+        assert_eq!(found.scopes, scopes);
     }
-    let absent = access::token(&db, "nowhere", Role::Owner, false)
+    let absent = access::home_token(&db, "nowhere", Role::Owner)
         .await
         .unwrap_err();
     assert_eq!(absent.code(), Code::NotFound);
