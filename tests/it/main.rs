@@ -2,7 +2,12 @@
 //! for what cannot be here, and those speak the real protocol over loopback.
 
 mod architecture;
+mod cli;
 mod database;
 mod queue;
+mod embedded;
+mod executor;
+mod instance;
+mod pi;
 mod restored;
 mod support;

@@ -2,3 +2,5 @@
 
 pub mod db;
 pub mod queue;
+pub mod docker;
+pub mod model;
