@@ -13,17 +13,14 @@
 //!
 //! `tests/it/architecture.rs` reads the `use` lines and fails on any other edge.
 
-pub mod approval;
 pub mod app;
+pub mod approval;
 pub mod auth;
 pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod console;
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the one module that begins transactions"
-)]
+#[expect(clippy::disallowed_methods, reason = "the one module that begins transactions")]
 pub mod db;
 pub mod embedded;
 pub mod error;
