@@ -106,7 +106,7 @@ CREATE TABLE lease_resources (
     -- No cascade, on purpose: a lease with a resource that was not proven gone cannot be deleted.
     FOREIGN KEY (home_id, lease_id) REFERENCES workspace_leases (home_id, id),
     CHECK (kind = 'process' OR engine_id IS NOT NULL),
-    CHECK (kind = 'process' OR state = 'recorded' OR container_id IS NOT NULL),
+    CHECK (kind = 'process' OR state IN ('recorded', 'removed') OR container_id IS NOT NULL),
     CHECK ((state = 'removed') = (removed_at IS NOT NULL))
 );
 CREATE INDEX lease_resources_lease_idx ON lease_resources (home_id, lease_id);

@@ -20,11 +20,17 @@ pub mod clock;
 )]
 pub mod db;
 pub mod error;
+pub mod executor;
 pub mod identity;
 pub mod ids;
+<<<<<<< HEAD
 pub mod instance;
+=======
+pub mod launcher;
+>>>>>>> executor
 pub mod limits;
 pub mod provider;
 pub mod secret;
 pub mod team;
 pub mod tenant;
+pub mod workspace;

@@ -22,6 +22,7 @@ pub const DB_ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Wake-ups kept for a slow reader; beyond it the reader looks at the database itself.
 pub const WAKE_BUFFER: usize = 1024;
 
+<<<<<<< HEAD
 // --- providers, teams, agents -----------------------------------------------------------------------------------
 
 /// Models that one provider may list.
@@ -36,3 +37,33 @@ pub const TITLE_MAX_CHARS: usize = 200;
 pub const AGENT_NAME_MAX_CHARS: usize = 100;
 /// Shortest prefix of an id that names an Agent.
 pub const AGENT_ID_PREFIX_MIN: usize = 8;
+=======
+// --- command execution ------------------------------------------------------------------------------------------
+
+/// Largest frame that the launcher of a command container takes.
+pub const LAUNCH_FRAME_MAX: usize = MIB;
+/// How much later than the command's own time limit the launcher ends everything by itself.
+pub const LAUNCH_DEADLINE_MARGIN: Duration = Duration::from_secs(2);
+/// How long one call to the container engine may take.
+pub const ENGINE_CALL_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a started container may take until it is ready for its command.
+pub const ENGINE_START_TIMEOUT: Duration = Duration::from_secs(20);
+/// How long a removal is repeated before its outcome is called uncertain.
+pub const REMOVE_PATIENCE: Duration = Duration::from_secs(10);
+/// Pause between two looks at a container that is being removed.
+pub const REMOVE_POLL: Duration = Duration::from_millis(20);
+/// Output kept of one command, after redaction: its end.
+pub const OUTPUT_TAIL: usize = 64 * KIB;
+/// Chunks of output on the way to a slow reader before the command is held back.
+pub const OUTPUT_BUFFER: usize = 64;
+/// Processes and threads of one container.
+pub const SANDBOX_PIDS: i64 = 256;
+/// Memory of one container; swap beyond it is off.
+pub const SANDBOX_MEMORY: u64 = 2 * 1024 * MIB as u64;
+/// Thousandths of a CPU that one container may use.
+pub const SANDBOX_MILLI_CPUS: u32 = 2000;
+/// Size of `/tmp` in one container.
+pub const SANDBOX_TMP: u64 = 512 * MIB as u64;
+/// Open files of one process in a container: above it an engine with a small limit of its own starts nothing.
+pub const SANDBOX_OPEN_FILES: i64 = 16_384;
+>>>>>>> executor

@@ -19,7 +19,7 @@ use crate::db::{Db, Op, SystemTx, TenantTx};
 use crate::error::{Code, Error, Result};
 use crate::executor::{CleanupProof, ContainerId, EngineId, Labels};
 use crate::identity::Caller;
-use crate::ids::{AgentId, HomeId, IncarnationId, LeaseId, ReceiptId, ResourceId, TeamId, TurnId};
+use crate::ids::{AgentId, HomeId, IncarnationId, LeaseId, OperatorId, ReceiptId, ResourceId, TeamId, TurnId};
 use crate::tenant::audit::{self, Act};
 use crate::tenant::permission::{Action, require};
 
@@ -31,6 +31,7 @@ const BIND: Op = Op::locking("workspace.bind");
 const CONFIRM: Op = Op::locking("workspace.confirm");
 const RELEASE: Op = Op::locking("workspace.release");
 const BLOCK: Op = Op::locking("workspace.block");
+const LIST: Op = Op::locking("workspace.list");
 const ACKNOWLEDGE: Op = Op::locking("workspace.acknowledge");
 
 /// What taking a lease needs. Ids are minted before.
@@ -314,21 +315,46 @@ pub async fn state_in(tx: &mut TenantTx, team: TeamId) -> Result<&'static str> {
     })
 }
 
-/// Ends a lease that cannot prove itself, on the word of an instance admin who saw the evidence. Only in `recovery`,
-/// and audited with that evidence.
-pub async fn acknowledge(db: &Db, caller: &Caller, lease: LeaseId) -> Result<()> {
-    db.transact(caller, ACKNOWLEDGE, &lease, async |tx: &mut TenantTx, id: &LeaseId| {
-        require(tx.caller(), Action::RunInstance)?;
-        let lease = store::find(tx, *id).await?;
-        if lease.state != State::Recovery {
-            return Err(Error::refused(
-                Code::WorkspaceBusy,
-                "A living turn owns this workspace. Stop the turn; only a lease in recovery can be released.",
-            ));
+/// Every lease of the instance, for whoever runs it.
+pub async fn list_all(db: &Db, caller: &Caller) -> Result<Vec<(HomeId, Lease)>> {
+    require(caller, Action::RunInstance)?;
+    let leases = db.system(LIST, &(), async |tx: &mut SystemTx, (): &()| store::leases_across_homes(tx).await).await?;
+    let mut all = Vec::with_capacity(leases.len());
+    for (home, id) in leases {
+        let inside = SystemTx::enter(home);
+        let found = db.transact(&inside, LIST, &id, async |tx: &mut TenantTx, id: &LeaseId| store::find(tx, *id).await);
+        // A lease that ended meanwhile is no finding.
+        match found.await {
+            Ok(lease) => all.push((home, lease)),
+            Err(error) if error.code() == Code::NotFound => {}
+            Err(error) => return Err(error),
         }
-        let evidence = json!({"reason": lease.reason, "resources": lease.resources});
-        store::delete_acknowledged(tx, *id).await?;
-        audit::record(tx, &Act::ok("workspace.release", *id).with(evidence)).await
-    })
-    .await
+    }
+    Ok(all)
+}
+
+/// Ends a lease that cannot prove itself, on the word of an instance admin who saw the evidence. Only in `recovery`,
+/// and audited in the home with that evidence.
+pub async fn acknowledge(db: &Db, caller: &Caller, lease: LeaseId) -> Result<()> {
+    require(caller, Action::RunInstance)?;
+    let home = db
+        .system(LIST, &lease, async |tx: &mut SystemTx, lease: &LeaseId| store::home_across_homes(tx, *lease).await)
+        .await?;
+    let inside = SystemTx::enter(home);
+    db.transact(&inside, ACKNOWLEDGE, &(lease, caller.operator()), acknowledge_in).await
+}
+
+async fn acknowledge_in(tx: &mut TenantTx, args: &(LeaseId, Option<OperatorId>)) -> Result<()> {
+    let (id, operator) = *args;
+    let lease = store::find(tx, id).await?;
+    if lease.state != State::Recovery {
+        return Err(Error::refused(
+            Code::WorkspaceBusy,
+            "A living turn owns this workspace. Stop the turn; only a lease in recovery can be released.",
+        ));
+    }
+    store::delete_acknowledged(tx, id).await?;
+    let mut act = Act::ok("workspace.release", id);
+    act.detail = json!({"reason": lease.reason, "resources": lease.resources, "operatorId": operator});
+    audit::record(tx, &act).await
 }

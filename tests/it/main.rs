@@ -4,4 +4,5 @@
 mod architecture;
 mod database;
 mod restored;
+mod executor;
 mod support;
