@@ -23,11 +23,8 @@ pub mod error;
 pub mod executor;
 pub mod identity;
 pub mod ids;
-<<<<<<< HEAD
 pub mod instance;
-=======
 pub mod launcher;
->>>>>>> executor
 pub mod limits;
 pub mod provider;
 pub mod secret;

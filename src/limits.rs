@@ -22,7 +22,6 @@ pub const DB_ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Wake-ups kept for a slow reader; beyond it the reader looks at the database itself.
 pub const WAKE_BUFFER: usize = 1024;
 
-<<<<<<< HEAD
 // --- providers, teams, agents -----------------------------------------------------------------------------------
 
 /// Models that one provider may list.
@@ -37,7 +36,6 @@ pub const TITLE_MAX_CHARS: usize = 200;
 pub const AGENT_NAME_MAX_CHARS: usize = 100;
 /// Shortest prefix of an id that names an Agent.
 pub const AGENT_ID_PREFIX_MIN: usize = 8;
-=======
 // --- command execution ------------------------------------------------------------------------------------------
 
 /// Largest frame that the launcher of a command container takes.
@@ -66,4 +64,3 @@ pub const SANDBOX_MILLI_CPUS: u32 = 2000;
 pub const SANDBOX_TMP: u64 = 512 * MIB as u64;
 /// Open files of one process in a container: above it an engine with a small limit of its own starts nothing.
 pub const SANDBOX_OPEN_FILES: i64 = 16_384;
->>>>>>> executor
