@@ -42,6 +42,10 @@ impl RootIdentity {
     /// Resolves a root, which may itself be a link, and records it with all of its ancestors.
     pub fn capture(root: &Path) -> io::Result<Self> {
         let path = root.canonicalize()?;
+        if path.to_str().is_none() {
+            // The database keeps paths as text, and two different roots must never read as the same text.
+            return Err(io::Error::from(io::ErrorKind::InvalidFilename));
+        }
         let identity = Self {
             root: DirectoryId::of(&path)?,
             ancestors: path

@@ -87,6 +87,7 @@ pub async fn insert_lease_across_homes(tx: &mut SystemTx, lease: &Acquire) -> Re
     let now = tx.now();
     let devices: Vec<i64> = lease.root.ancestors.iter().map(|a| a.device.cast_signed()).collect();
     let inodes: Vec<i64> = lease.root.ancestors.iter().map(|a| a.inode.cast_signed()).collect();
+    let root = lease.root.path.to_string_lossy();
     sqlx::query!(
         "INSERT INTO workspace_leases
              (home_id, id, executor, team_id, agent_id, turn_id, incarnation_id, instance_id, generation, root,
@@ -101,7 +102,7 @@ pub async fn insert_lease_across_homes(tx: &mut SystemTx, lease: &Acquire) -> Re
         lease.incarnation.uuid(),
         lease.instance,
         lease.generation,
-        lease.root.path.to_string_lossy(),
+        &*root,
         lease.root.root.device.cast_signed(),
         lease.root.root.inode.cast_signed(),
         &devices,
