@@ -23,6 +23,7 @@ pub mod error;
 pub mod identity;
 pub mod ids;
 pub mod limits;
+pub mod rehearsal;
 pub mod runtime;
 pub mod secret;
 pub mod tenant;
