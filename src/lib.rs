@@ -27,6 +27,8 @@ pub mod instance;
 pub mod launcher;
 pub mod limits;
 pub mod provider;
+pub mod rehearsal;
+pub mod runtime;
 pub mod secret;
 pub mod team;
 pub mod tenant;

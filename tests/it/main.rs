@@ -5,4 +5,5 @@ mod architecture;
 mod database;
 mod restored;
 mod executor;
+mod pi;
 mod support;

@@ -1,0 +1,1 @@
+//! One real turn against a model of our own, after an installation.
