@@ -20,10 +20,13 @@ pub mod clock;
 )]
 pub mod db;
 pub mod error;
-pub mod executor;
+pub mod http;
 pub mod identity;
 pub mod ids;
 pub mod instance;
+pub mod executor;
+pub mod identity;
+pub mod ids;
 pub mod launcher;
 pub mod limits;
 pub mod provider;
