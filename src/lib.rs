@@ -14,6 +14,7 @@
 //! `tests/it/architecture.rs` reads the `use` lines and fails on any other edge.
 
 pub mod clock;
+pub mod coding;
 #[expect(
     clippy::disallowed_methods,
     reason = "the one module that begins transactions"
@@ -25,8 +26,6 @@ pub mod identity;
 pub mod ids;
 pub mod instance;
 pub mod executor;
-pub mod identity;
-pub mod ids;
 pub mod launcher;
 pub mod limits;
 pub mod provider;
@@ -35,4 +34,5 @@ pub mod runtime;
 pub mod secret;
 pub mod team;
 pub mod tenant;
+pub mod turn;
 pub mod workspace;

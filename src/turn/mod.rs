@@ -6,7 +6,6 @@
 //! - Cancelling is a request in the database, which the running process learns by notification and by polling. It is
 //!   no proof of anything.
 
-pub mod liveness;
 pub mod prompt;
 pub(crate) mod store;
 pub mod transcript;
@@ -28,7 +27,6 @@ use crate::runtime::Usage;
 use crate::tenant::audit::{self, Act};
 use crate::tenant::permission::{Action, require};
 
-pub use liveness::Liveness;
 
 const LOOK: Op = Op::locking("turn.look");
 const CANCEL: Op = Op::locking("turn.cancel");

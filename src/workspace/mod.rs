@@ -7,7 +7,9 @@
 //! - A lease is ended by its own id: a late second finish cannot free a later one.
 //! - Who holds it is told inside its home only; outside it is *in use elsewhere on this executor*.
 
+pub mod container;
 pub mod identity;
+pub mod liveness;
 pub mod recovery;
 pub(crate) mod store;
 
@@ -23,6 +25,7 @@ use crate::ids::{AgentId, HomeId, IncarnationId, LeaseId, OperatorId, ReceiptId,
 use crate::tenant::audit::{self, Act};
 use crate::tenant::permission::{Action, require};
 
+pub use liveness::Liveness;
 pub use identity::{DirectoryId, RootIdentity};
 
 const ACQUIRE: Op = Op::serializable("workspace.acquire");
@@ -237,21 +240,29 @@ fn in_use(holder: &store::Holder, asking: HomeId) -> Error {
 
 /// Records a container before it is made. Refused when the lease is no longer active: nothing is attached late.
 pub async fn record(db: &Db, caller: &Caller, lease: &LeaseHeld, new: &NewContainer) -> Result<()> {
-    db.transact(caller, RECORD, &(lease, new), async |tx: &mut TenantTx, (lease, new): &(&LeaseHeld, &NewContainer)| {
-        store::lock_active(tx, lease).await?;
-        store::insert_container(tx, lease, new).await
-    })
-    .await
+    db.transact(caller, RECORD, &(lease, new), record_in).await
+}
+
+async fn record_in(tx: &mut TenantTx, args: &(&LeaseHeld, &NewContainer)) -> Result<()> {
+    let (lease, new) = *args;
+    store::lock_active(tx, lease).await?;
+    store::insert_container(tx, lease, new).await
 }
 
 /// The engine acknowledged the container. From here on it is known by its full id.
 pub async fn bind(db: &Db, caller: &Caller, lease: &LeaseHeld, id: ResourceId, container: &ContainerId) -> Result<()> {
-    let args = (lease, id, container);
-    db.transact(caller, BIND, &args, async |tx: &mut TenantTx, (lease, id, container): &(&LeaseHeld, ResourceId, &ContainerId)| {
-        store::lock_active(tx, lease).await?;
-        store::set_created(tx, lease.id, *id, container).await
-    })
-    .await
+    db.transact(caller, BIND, &(lease, id, container), bind_in).await
+}
+
+async fn bind_in(tx: &mut TenantTx, args: &(&LeaseHeld, ResourceId, &ContainerId)) -> Result<()> {
+    let (lease, id, container) = *args;
+    store::lock_active(tx, lease).await?;
+    store::set_created(tx, lease.id, id, container).await
+}
+
+/// Demands, inside a transaction, that the lease still is this turn's, and active.
+pub async fn require_active_in(tx: &mut TenantTx, lease: &LeaseHeld) -> Result<()> {
+    store::lock_active(tx, lease).await
 }
 
 /// Sets that a container may be running; inside the transaction that records its command.
@@ -294,10 +305,11 @@ pub async fn release(db: &Db, caller: &Caller, lease: LeaseId) -> Result<bool> {
 
 /// Blocks the workspace until recovery proves itself, or an instance admin releases it.
 pub async fn block(db: &Db, caller: &Caller, lease: LeaseId, reason: &str) -> Result<()> {
-    db.transact(caller, BLOCK, &(lease, reason), async |tx: &mut TenantTx, (lease, reason): &(LeaseId, &str)| {
-        store::set_recovery(tx, *lease, reason).await
-    })
-    .await
+    db.transact(caller, BLOCK, &(lease, reason.to_owned()), block_in).await
+}
+
+async fn block_in(tx: &mut TenantTx, (lease, reason): &(LeaseId, String)) -> Result<()> {
+    store::set_recovery(tx, *lease, reason).await
 }
 
 /// The leases of the home, with what is known about each.

@@ -1,4 +1,6 @@
-//! SQL of turns.
+//! SQL of turns and transcripts.
+
+pub mod lines;
 
 use super::{Active, Cause, End, NewTurn, Posture};
 use crate::db::TenantTx;
