@@ -289,7 +289,10 @@ fn copy(mut pipe: PipeReader, bytes: &AtomicU64) {
 /// Enters a directory below the workspace, component by component, through no link.
 fn enter(cwd: &str) -> io::Result<()> {
     let mut directory = open_directory(rustix::fs::CWD, WORKSPACE)?;
-    for part in cwd.split('/').filter(|part| !part.is_empty() && *part != ".") {
+    for part in cwd
+        .split('/')
+        .filter(|part| !part.is_empty() && *part != ".")
+    {
         if part == ".." {
             return Err(io::Error::from(io::ErrorKind::InvalidInput));
         }

@@ -22,8 +22,14 @@ pub async fn toolbox(executor: &DockerExecutor, program: &Path) -> Result<Image,
     if let Ok(image) = executor.image(&reference).await {
         return Ok(image);
     }
-    let tar = toolbox_tar(&program).map_err(|e| ExecutorError::Blocked(format!("No archive could be made: {e}.")))?;
-    import(executor, &reference, futures_util::stream::iter([Ok(Bytes::from(tar))])).await
+    let tar = toolbox_tar(&program)
+        .map_err(|e| ExecutorError::Blocked(format!("No archive could be made: {e}.")))?;
+    import(
+        executor,
+        &reference,
+        futures_util::stream::iter([Ok(Bytes::from(tar))]),
+    )
+    .await
 }
 
 fn toolbox_tar(program: &[u8]) -> std::io::Result<Vec<u8>> {
@@ -47,9 +53,17 @@ pub async fn import(
     tar: impl Stream<Item = std::io::Result<Bytes>> + Send + 'static,
 ) -> Result<Image, ExecutorError> {
     let (repository, tag) = reference.rsplit_once(':').unwrap_or((reference, "latest"));
-    let options = CreateImageOptionsBuilder::default().from_src("-").repo(repository).tag(tag).build();
+    let options = CreateImageOptionsBuilder::default()
+        .from_src("-")
+        .repo(repository)
+        .tag(tag)
+        .build();
     let body = bollard::body_try_stream(tar);
-    let mut progress = std::pin::pin!(executor.engine().await?.create_image(Some(options), Some(body), None));
+    let mut progress = std::pin::pin!(executor.engine().await?.create_image(
+        Some(options),
+        Some(body),
+        None
+    ));
     while let Some(step) = progress.next().await {
         step.map_err(|e| ExecutorError::Unanswered {
             call: "import image",

@@ -97,7 +97,9 @@ mod tests {
 
     #[test]
     fn a_damaged_label_makes_a_container_foreign() {
-        for name in [PRODUCT, INSTANCE, GENERATION, HOME, TEAM, AGENT, LEASE, OWNER] {
+        for name in [
+            PRODUCT, INSTANCE, GENERATION, HOME, TEAM, AGENT, LEASE, OWNER,
+        ] {
             let mut map = write(&labels(), Kind::Toolbox);
             map.insert(name.to_owned(), "x".to_owned());
             assert_eq!(read(&map), None, "{name}");

@@ -186,7 +186,9 @@ pub struct Attached {
 
 impl fmt::Debug for Attached {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Attached").field("id", &self.id).finish_non_exhaustive()
+        f.debug_struct("Attached")
+            .field("id", &self.id)
+            .finish_non_exhaustive()
     }
 }
 
@@ -350,7 +352,8 @@ pub trait Executor: Send + Sync {
 
     /// Attaches, then starts. Of a command container it waits until the launcher is ready, and compares the workspace
     /// inside with the admitted one. Nothing of the repository has run when this returns.
-    async fn open(&self, id: &ContainerId, spec: &ContainerSpec) -> Result<Attached, ExecutorError>;
+    async fn open(&self, id: &ContainerId, spec: &ContainerSpec)
+    -> Result<Attached, ExecutorError>;
 
     /// Hands the one command over.
     async fn run(&self, attached: Attached, frame: &Frame) -> Result<Running, ExecutorError>;

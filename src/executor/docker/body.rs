@@ -9,8 +9,8 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use bollard::models::{
-    ContainerCreateBody, HealthConfig, HostConfig, HostConfigLogConfig, Mount, MountBindOptions, MountType,
-    ResourcesUlimits, RestartPolicy, RestartPolicyNameEnum,
+    ContainerCreateBody, HealthConfig, HostConfig, HostConfigLogConfig, Mount, MountBindOptions,
+    MountType, ResourcesUlimits, RestartPolicy, RestartPolicyNameEnum,
 };
 
 use super::DockerConfig;
@@ -27,12 +27,26 @@ pub(super) async fn container(
     config: &DockerConfig,
     spec: &ContainerSpec,
 ) -> Result<ContainerCreateBody, ExecutorError> {
-    let accounts = account_files(&config.base, spec.user)
-        .await
-        .map_err(|e| ExecutorError::Blocked(format!("The executor's base directory cannot be written: {e}.")))?;
-    let mut mounts = vec![bind(&spec.workspace.path, WORKSPACE, !spec.workspace.writable)];
-    mounts.extend(accounts.iter().map(|(source, target)| bind(Path::new(source), target, true)));
-    mounts.extend(spec.mounts.iter().map(|mount| bind(&mount.source, &mount.target, true)));
+    let accounts = account_files(&config.base, spec.user).await.map_err(|e| {
+        ExecutorError::Blocked(format!(
+            "The executor's base directory cannot be written: {e}."
+        ))
+    })?;
+    let mut mounts = vec![bind(
+        &spec.workspace.path,
+        WORKSPACE,
+        !spec.workspace.writable,
+    )];
+    mounts.extend(
+        accounts
+            .iter()
+            .map(|(source, target)| bind(Path::new(source), target, true)),
+    );
+    mounts.extend(
+        spec.mounts
+            .iter()
+            .map(|mount| bind(&mount.source, &mount.target, true)),
+    );
     if spec.kind == Kind::Command {
         mounts.push(bind(&config.toolbox_program, LAUNCHER, true));
     }
@@ -74,7 +88,10 @@ fn entrypoint(spec: &ContainerSpec) -> Vec<String> {
 
 fn host(config: &DockerConfig, spec: &ContainerSpec, mounts: Vec<Mount>) -> HostConfig {
     let memory = i64::try_from(spec.limits.memory_bytes).unwrap_or(i64::MAX);
-    let tmp = format!("rw,exec,nosuid,nodev,size={},mode=1777", spec.limits.tmp_bytes);
+    let tmp = format!(
+        "rw,exec,nosuid,nodev,size={},mode=1777",
+        spec.limits.tmp_bytes
+    );
     HostConfig {
         network_mode: Some("none".into()),
         readonly_rootfs: Some(true),
@@ -89,7 +106,10 @@ fn host(config: &DockerConfig, spec: &ContainerSpec, mounts: Vec<Mount>) -> Host
         // Equal to the memory limit: no swap beyond it.
         memory_swap: Some(memory),
         nano_cpus: Some(i64::from(spec.limits.milli_cpus) * 1_000_000),
-        ulimits: Some(vec![ulimit("nofile", SANDBOX_OPEN_FILES), ulimit("core", 0)]),
+        ulimits: Some(vec![
+            ulimit("nofile", SANDBOX_OPEN_FILES),
+            ulimit("core", 0),
+        ]),
         init: Some(false),
         log_config: Some(HostConfigLogConfig {
             typ: Some("none".into()),

@@ -70,11 +70,18 @@ impl DockerExecutor {
     }
 
     async fn connect(&self) -> Result<Docker, ExecutorError> {
-        let away = |_| ExecutorError::Blocked("The container engine is away: its socket cannot be reached.".into());
+        let away = |_| {
+            ExecutorError::Blocked(
+                "The container engine is away: its socket cannot be reached.".into(),
+            )
+        };
         let socket = self.config.socket.to_str().unwrap_or_default();
         let seconds = ENGINE_START_TIMEOUT.as_secs();
-        let docker = Docker::connect_with_unix(socket, seconds, API_DEFAULT_VERSION).map_err(away)?;
-        bounded("version", docker.negotiate_version()).await.map_err(away_of)
+        let docker =
+            Docker::connect_with_unix(socket, seconds, API_DEFAULT_VERSION).map_err(away)?;
+        bounded("version", docker.negotiate_version())
+            .await
+            .map_err(away_of)
     }
 
     async fn info(&self) -> Result<SystemInfo, ExecutorError> {
@@ -135,16 +142,24 @@ impl Executor for DockerExecutor {
 
     async fn create(&self, spec: &ContainerSpec) -> Result<Created, ExecutorError> {
         if spec.user.uid == 0 {
-            return Err(ExecutorError::Blocked("Containers never run as root.".into()));
+            return Err(ExecutorError::Blocked(
+                "Containers never run as root.".into(),
+            ));
         }
         self.image(&spec.image).await?;
         same_directory(&spec.workspace).await?;
         let engine = self.engine_id().await?;
         let body = body::container(&self.config, spec).await?;
-        let options = CreateContainerOptionsBuilder::default().name(&spec.name).build();
+        let options = CreateContainerOptionsBuilder::default()
+            .name(&spec.name)
+            .build();
         let create = self.engine().await?.create_container(Some(options), body);
         let made = match bounded("create", create).await {
-            Err(ExecutorError::Refused { status: 400 | 404, message, .. }) => {
+            Err(ExecutorError::Refused {
+                status: 400 | 404,
+                message,
+                ..
+            }) => {
                 return Err(ExecutorError::Blocked(message));
             }
             other => other?,
@@ -164,7 +179,11 @@ impl Executor for DockerExecutor {
         })
     }
 
-    async fn open(&self, id: &ContainerId, spec: &ContainerSpec) -> Result<Attached, ExecutorError> {
+    async fn open(
+        &self,
+        id: &ContainerId,
+        spec: &ContainerSpec,
+    ) -> Result<Attached, ExecutorError> {
         let engine = self.engine().await?;
         let options = AttachContainerOptionsBuilder::default()
             .stream(true)
@@ -172,11 +191,17 @@ impl Executor for DockerExecutor {
             .stdout(true)
             .stderr(true)
             .build();
-        let io = bounded("attach", engine.attach_container(id.as_str(), Some(options))).await?;
+        let io = bounded(
+            "attach",
+            engine.attach_container(id.as_str(), Some(options)),
+        )
+        .await?;
         same_directory(&spec.workspace).await?;
         let start = engine.start_container(id.as_str(), None::<StartContainerOptions>);
         match within(ENGINE_START_TIMEOUT, "start", start).await {
-            Err(ExecutorError::Refused { message, .. }) => return Err(ExecutorError::Blocked(message)),
+            Err(ExecutorError::Refused { message, .. }) => {
+                return Err(ExecutorError::Blocked(message));
+            }
             other => other?,
         }
         let attached = stream::attached(id.clone(), io);
@@ -191,11 +216,19 @@ impl Executor for DockerExecutor {
     }
 
     async fn kill(&self, id: &ContainerId) -> Result<(), ExecutorError> {
-        let options = KillContainerOptionsBuilder::default().signal("SIGKILL").build();
-        let kill = self.engine().await?.kill_container(id.as_str(), Some(options));
+        let options = KillContainerOptionsBuilder::default()
+            .signal("SIGKILL")
+            .build();
+        let kill = self
+            .engine()
+            .await?
+            .kill_container(id.as_str(), Some(options));
         match bounded("kill", kill).await {
             // Not there, or not running: there is nothing to end.
-            Ok(()) | Err(ExecutorError::Refused { status: 404 | 409, .. }) => Ok(()),
+            Ok(())
+            | Err(ExecutorError::Refused {
+                status: 404 | 409, ..
+            }) => Ok(()),
             Err(error) => Err(error),
         }
     }
@@ -209,15 +242,26 @@ impl Executor for DockerExecutor {
         let product = format!("{}={}", labels::PRODUCT, labels::PRODUCT_VALUE);
         let ours = format!("{}={instance}", labels::INSTANCE);
         let filters = HashMap::from([("label".to_owned(), vec![product, ours])]);
-        let options = ListContainersOptionsBuilder::default().all(true).filters(&filters).build();
+        let options = ListContainersOptionsBuilder::default()
+            .all(true)
+            .filters(&filters)
+            .build();
         let listed = bounded("list", self.engine().await?.list_containers(Some(options))).await?;
-        Ok(listed.into_iter().filter_map(|summary| found(&engine, summary)).collect())
+        Ok(listed
+            .into_iter()
+            .filter_map(|summary| found(&engine, summary))
+            .collect())
     }
 }
 
 fn found(engine: &EngineId, summary: bollard::models::ContainerSummary) -> Option<Found> {
     use bollard::models::ContainerSummaryStateEnum::{PAUSED, RESTARTING, RUNNING};
-    let name = summary.names.unwrap_or_default().into_iter().next().unwrap_or_default();
+    let name = summary
+        .names
+        .unwrap_or_default()
+        .into_iter()
+        .next()
+        .unwrap_or_default();
     Some(Found {
         engine: engine.clone(),
         id: ContainerId::parse(&summary.id?)?,
@@ -258,11 +302,31 @@ fn missing_limits(info: &SystemInfo) -> Vec<Restriction> {
         .flatten()
         .any(|option| option.contains("name=seccomp") && !option.contains("unconfined"));
     [
-        (info.memory_limit, "memory_unlimited", "The engine cannot limit memory."),
-        (info.swap_limit, "swap_unlimited", "The engine cannot limit swap."),
-        (info.pids_limit, "pids_unlimited", "The engine cannot limit the number of processes."),
-        (info.cpu_cfs_quota, "cpu_unlimited", "The engine cannot limit processor time."),
-        (Some(seccomp), "no_seccomp", "The engine filters no system calls."),
+        (
+            info.memory_limit,
+            "memory_unlimited",
+            "The engine cannot limit memory.",
+        ),
+        (
+            info.swap_limit,
+            "swap_unlimited",
+            "The engine cannot limit swap.",
+        ),
+        (
+            info.pids_limit,
+            "pids_unlimited",
+            "The engine cannot limit the number of processes.",
+        ),
+        (
+            info.cpu_cfs_quota,
+            "cpu_unlimited",
+            "The engine cannot limit processor time.",
+        ),
+        (
+            Some(seccomp),
+            "no_seccomp",
+            "The engine filters no system calls.",
+        ),
     ]
     .into_iter()
     .filter(|(held, ..)| *held == Some(false))

@@ -19,7 +19,8 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::bounded;
 use crate::executor::{
-    Attached, Chunk, ContainerId, ContainerSpec, End, ExecutorError, Exit, FileIdentity, Frame, Running,
+    Attached, Chunk, ContainerId, ContainerSpec, End, ExecutorError, Exit, FileIdentity, Frame,
+    Running,
 };
 use crate::launcher::Mark;
 use crate::limits::{ENGINE_CALL_TIMEOUT, ENGINE_START_TIMEOUT, OUTPUT_BUFFER};
@@ -41,16 +42,30 @@ pub(super) fn attached(id: ContainerId, io: AttachContainerResults) -> Attached 
 }
 
 /// Waits for the launcher, and compares the workspace that it sees with the admitted one.
-pub(super) async fn until_ready(mut attached: Attached, spec: &ContainerSpec) -> Result<Attached, ExecutorError> {
+pub(super) async fn until_ready(
+    mut attached: Attached,
+    spec: &ContainerSpec,
+) -> Result<Attached, ExecutorError> {
     let mut marks = Marks::default();
-    let wait = tokio::time::timeout(ENGINE_START_TIMEOUT, first_mark(&mut attached.output, &mut marks));
+    let wait = tokio::time::timeout(
+        ENGINE_START_TIMEOUT,
+        first_mark(&mut attached.output, &mut marks),
+    );
     let mark = wait.await.map_err(|_| ExecutorError::Unanswered {
         call: "start",
         message: "the launcher was not ready in time".into(),
     })?;
-    let Some(Mark::Ready { device, inode, uid, writable }) = mark else {
+    let Some(Mark::Ready {
+        device,
+        inode,
+        uid,
+        writable,
+    }) = mark
+    else {
         return Err(ExecutorError::Blocked(match mark {
-            Some(Mark::NotStarted { what }) => format!("The launcher could not prepare the command: {what}."),
+            Some(Mark::NotStarted { what }) => {
+                format!("The launcher could not prepare the command: {what}.")
+            }
             _ => "The container ended before it was ready for a command.".into(),
         }));
     };
@@ -70,7 +85,10 @@ pub(super) async fn until_ready(mut attached: Attached, spec: &ContainerSpec) ->
     Ok(attached)
 }
 
-async fn first_mark(output: &mut BoxStream<'static, io::Result<Chunk>>, marks: &mut Marks) -> Option<Mark> {
+async fn first_mark(
+    output: &mut BoxStream<'static, io::Result<Chunk>>,
+    marks: &mut Marks,
+) -> Option<Mark> {
     loop {
         match output.next().await {
             Some(Ok(Chunk::Err(bytes))) => match marks.push(&bytes) {
@@ -83,10 +101,14 @@ async fn first_mark(output: &mut BoxStream<'static, io::Result<Chunk>>, marks: &
     }
 }
 
-pub(super) async fn run(docker: Docker, mut attached: Attached, frame: &Frame) -> Result<Running, ExecutorError> {
-    let bytes = frame
-        .encode()
-        .ok_or_else(|| ExecutorError::Blocked("The command is too large for the launcher.".into()))?;
+pub(super) async fn run(
+    docker: Docker,
+    mut attached: Attached,
+    frame: &Frame,
+) -> Result<Running, ExecutorError> {
+    let bytes = frame.encode().ok_or_else(|| {
+        ExecutorError::Blocked("The command is too large for the launcher.".into())
+    })?;
     let write = async {
         attached.input.write_all(&bytes).await?;
         attached.input.flush().await
@@ -105,7 +127,10 @@ pub(super) async fn run(docker: Docker, mut attached: Attached, frame: &Frame) -
             .await
             .unwrap_or_else(|_| lost("neither the launcher nor the engine reported an end in time"))
     }));
-    let exit = async move { pump.await.unwrap_or_else(|_| lost("reading the output failed")) };
+    let exit = async move {
+        pump.await
+            .unwrap_or_else(|_| lost("reading the output failed"))
+    };
     Ok(Running {
         output,
         exit: Box::pin(exit),
@@ -127,11 +152,18 @@ fn lost(reason: &str) -> Exit {
 
 /// Reads until trailer and bytes are complete. The input stays open as long: its end would end the command.
 async fn follow(docker: &Docker, attached: Attached, sender: mpsc::Sender<Bytes>) -> Exit {
-    let Attached { id, input, mut output } = attached;
+    let Attached {
+        id,
+        input,
+        mut output,
+    } = attached;
     let mut marks = Marks::default();
     let mut delivered = 0_u64;
     let mut trailer = None;
-    while !trailer.as_ref().is_some_and(|mark| complete(mark, delivered)) {
+    while !trailer
+        .as_ref()
+        .is_some_and(|mark| complete(mark, delivered))
+    {
         let next = match trailer {
             None => output.next().await,
             Some(_) => match tokio::time::timeout(ENGINE_CALL_TIMEOUT, output.next()).await {
@@ -166,9 +198,18 @@ fn complete(mark: &Mark, delivered: u64) -> bool {
     }
 }
 
-async fn conclude(docker: &Docker, id: &ContainerId, trailer: Option<Mark>, delivered: u64) -> Exit {
+async fn conclude(
+    docker: &Docker,
+    id: &ContainerId,
+    trailer: Option<Mark>,
+    delivered: u64,
+) -> Exit {
     let (code, signal, bytes) = match trailer {
-        Some(Mark::Ended { code, signal, bytes }) => (code, signal, bytes),
+        Some(Mark::Ended {
+            code,
+            signal,
+            bytes,
+        }) => (code, signal, bytes),
         Some(Mark::Deadline { bytes }) => return Exit::Deadline { bytes },
         Some(Mark::NotStarted { what }) => return Exit::NotStarted { reason: what },
         Some(Mark::Ready { .. }) => return lost("the launcher started twice"),
@@ -185,7 +226,11 @@ async fn conclude(docker: &Docker, id: &ContainerId, trailer: Option<Mark>, deli
         return lost("launcher and engine report different ends");
     }
     let out_of_memory = memory_flag(docker, id).await;
-    let end = if signal == 0 { End::Code(code) } else { End::Signal(signal) };
+    let end = if signal == 0 {
+        End::Code(code)
+    } else {
+        End::Signal(signal)
+    };
     Exit::Observed {
         end,
         bytes,
@@ -194,9 +239,13 @@ async fn conclude(docker: &Docker, id: &ContainerId, trailer: Option<Mark>, deli
 }
 
 async fn engine_code(docker: &Docker, id: &ContainerId) -> Option<i64> {
-    let options = WaitContainerOptionsBuilder::default().condition("not-running").build();
+    let options = WaitContainerOptionsBuilder::default()
+        .condition("not-running")
+        .build();
     let mut answers = docker.wait_container(id.as_str(), Some(options));
-    let answer = tokio::time::timeout(ENGINE_CALL_TIMEOUT, answers.next()).await.ok()?;
+    let answer = tokio::time::timeout(ENGINE_CALL_TIMEOUT, answers.next())
+        .await
+        .ok()?;
     match answer? {
         Ok(answer) => Some(answer.status_code),
         // The client turns every other code than 0 into an error.
@@ -228,7 +277,11 @@ impl Marks {
     fn push(&mut self, bytes: &[u8]) -> Pushed {
         self.0.extend_from_slice(bytes);
         let Some(end) = self.0.iter().position(|&b| b == b'\n') else {
-            return if self.0.len() > MARK_MAX { Pushed::Broken } else { Pushed::Incomplete };
+            return if self.0.len() > MARK_MAX {
+                Pushed::Broken
+            } else {
+                Pushed::Incomplete
+            };
         };
         let line = self.0.split_to(end + 1);
         match std::str::from_utf8(&line[..end]).ok().and_then(Mark::parse) {

@@ -9,8 +9,8 @@ use std::time::{Duration, SystemTime};
 
 use bazilion::executor::docker::{DockerConfig, DockerExecutor, identity_of};
 use bazilion::executor::{
-    ContainerSpec, Created, Executor as _, Exit, Frame, Identity, Image, Kind, Labels, Limits, User, Workspace,
-    base_environment, images,
+    ContainerSpec, Created, Executor as _, Exit, Frame, Identity, Image, Kind, Labels, Limits,
+    User, Workspace, base_environment, images,
 };
 use bazilion::ids::{AgentId, HomeId, IncarnationId, LeaseId, ReceiptId, TeamId};
 use bytes::Bytes;
@@ -50,7 +50,10 @@ impl Sandbox {
             toolbox_program: static_toolbox(),
             runtime: None,
         });
-        executor.probe().await.expect("these tests need a running Docker Engine: run .ci/docker-up");
+        executor
+            .probe()
+            .await
+            .expect("these tests need a running Docker Engine: run .ci/docker-up");
         let image = tiny_image(&executor).await;
         Self {
             executor,
@@ -103,7 +106,11 @@ impl Sandbox {
             output.extend_from_slice(&bytes);
         }
         let exit = running.exit.await;
-        let _ = self.executor.remove(&identity(spec, &created)).await.unwrap();
+        let _ = self
+            .executor
+            .remove(&identity(spec, &created))
+            .await
+            .unwrap();
         Ran { exit, output }
     }
 }
@@ -150,7 +157,8 @@ pub fn docker(arguments: &[&str]) -> String {
 }
 
 pub fn socket() -> PathBuf {
-    let host = std::env::var("DOCKER_HOST").unwrap_or_else(|_| "unix:///var/run/docker.sock".into());
+    let host =
+        std::env::var("DOCKER_HOST").unwrap_or_else(|_| "unix:///var/run/docker.sock".into());
     PathBuf::from(host.trim_start_matches("unix://"))
 }
 
@@ -171,29 +179,44 @@ fn ordinary_user(workspace: &Path) -> User {
         };
     }
     std::os::unix::fs::chown(workspace, Some(1000), Some(1000)).unwrap();
-    User { uid: 1000, gid: 1000 }
+    User {
+        uid: 1000,
+        gid: 1000,
+    }
 }
 
 async fn tiny_image(executor: &DockerExecutor) -> Image {
-    let busybox = fs::read("/usr/bin/busybox").expect("these tests need a static busybox (Debian: busybox-static)");
+    let busybox = fs::read("/usr/bin/busybox")
+        .expect("these tests need a static busybox (Debian: busybox-static)");
     let reference = format!("bazilion/tiny:{}", images::short_hash(&busybox));
     if let Ok(image) = executor.image(&reference).await {
         return image;
     }
-    let listed = Command::new("/usr/bin/busybox").arg("--list").output().unwrap();
+    let listed = Command::new("/usr/bin/busybox")
+        .arg("--list")
+        .output()
+        .unwrap();
     let mut tar = tar::Builder::new(Vec::new());
     let mut header = tar::Header::new_gnu();
     header.set_mode(0o755);
     header.set_size(busybox.len() as u64);
-    tar.append_data(&mut header, "bin/busybox", busybox.as_slice()).unwrap();
-    for applet in String::from_utf8(listed.stdout).unwrap().lines().filter(|&a| a != "busybox") {
+    tar.append_data(&mut header, "bin/busybox", busybox.as_slice())
+        .unwrap();
+    for applet in String::from_utf8(listed.stdout)
+        .unwrap()
+        .lines()
+        .filter(|&a| a != "busybox")
+    {
         let mut link = tar::Header::new_gnu();
         link.set_entry_type(tar::EntryType::Symlink);
         link.set_size(0);
-        tar.append_link(&mut link, format!("bin/{applet}"), "busybox").unwrap();
+        tar.append_link(&mut link, format!("bin/{applet}"), "busybox")
+            .unwrap();
     }
     let tar = Bytes::from(tar.into_inner().unwrap());
-    images::import(executor, &reference, futures_util::stream::iter([Ok(tar)])).await.unwrap()
+    images::import(executor, &reference, futures_util::stream::iter([Ok(tar)]))
+        .await
+        .unwrap()
 }
 
 /// Our program, linked statically, built once per state of the sources.
@@ -204,18 +227,31 @@ fn static_toolbox() -> PathBuf {
     lock.lock().unwrap();
     let program = kept.join("bazilion-toolbox");
     let sources = newest(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"));
-    let fresh = fs::metadata(&program).and_then(|m| m.modified()).is_ok_and(|made| made > sources);
+    let fresh = fs::metadata(&program)
+        .and_then(|m| m.modified())
+        .is_ok_and(|made| made > sources);
     if !fresh {
         let status = Command::new(env!("CARGO"))
             .current_dir(env!("CARGO_MANIFEST_DIR"))
-            .args(["rustc", "--quiet", "--bin", "bazilion-toolbox", "--", "-C", "target-feature=+crt-static"])
+            .args([
+                "rustc",
+                "--quiet",
+                "--bin",
+                "bazilion-toolbox",
+                "--",
+                "-C",
+                "target-feature=+crt-static",
+            ])
             .status()
             .unwrap();
         assert!(status.success(), "the static toolbox could not be built");
         let built = Path::new(env!("CARGO_BIN_EXE_bazilion-toolbox"));
         let beside = kept.join("new");
         fs::copy(built, &beside).unwrap();
-        fs::File::open(&beside).unwrap().set_modified(SystemTime::now() + Duration::from_secs(1)).unwrap();
+        fs::File::open(&beside)
+            .unwrap()
+            .set_modified(SystemTime::now() + Duration::from_secs(1))
+            .unwrap();
         fs::rename(&beside, &program).unwrap();
     }
     program
@@ -225,7 +261,11 @@ fn newest(directory: &Path) -> SystemTime {
     let mut latest = SystemTime::UNIX_EPOCH;
     for entry in fs::read_dir(directory).unwrap().flatten() {
         let metadata = entry.metadata().unwrap();
-        let time = if metadata.is_dir() { newest(&entry.path()) } else { metadata.modified().unwrap() };
+        let time = if metadata.is_dir() {
+            newest(&entry.path())
+        } else {
+            metadata.modified().unwrap()
+        };
         latest = latest.max(time);
     }
     latest
