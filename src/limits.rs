@@ -151,6 +151,49 @@ pub const SANDBOX_MILLI_CPUS: u32 = 2000;
 pub const SANDBOX_TMP: u64 = 512 * MIB as u64;
 /// Open files of one process in a container: above it an engine with a small limit of its own starts nothing.
 pub const SANDBOX_OPEN_FILES: i64 = 16_384;
+
+// --- turns, commands, receipts ----------------------------------------------------------------------------------
+
+/// A diagnostic for people, in characters.
+pub const DIAGNOSTIC_MAX_CHARS: usize = 500;
+/// How often a running turn asks the database whether it shall end, when no notification comes.
+pub const CANCEL_POLL: Duration = Duration::from_secs(1);
+/// Age of the last confirmed renewal at which a process stops acting on what it claimed.
+pub const RENEWAL_AGE_MAX: Duration = Duration::from_secs(20);
+/// How often a process renews its incarnation.
+pub const HEARTBEAT: Duration = Duration::from_secs(10);
+/// How long an incarnation lives without renewal, by the database's clock.
+pub const INCARNATION_LEASE: Duration = Duration::from_secs(30);
+/// How long after the end of an incarnation's lease nobody judges it yet.
+pub const REAP_GRACE: Duration = Duration::from_secs(5);
+/// One command's text, in bytes.
+pub const COMMAND_MAX: usize = 4096;
+/// Seconds that a command may ask for.
+pub const COMMAND_SECONDS: std::ops::RangeInclusive<u64> = 1..=300;
+/// Components of a command's working directory.
+pub const COMMAND_CWD_PARTS: usize = 16;
+/// Commands of one turn.
+pub const COMMANDS_PER_TURN: usize = 64;
+/// How often the output so far is shown while a command runs, at most.
+pub const TAIL_INTERVAL: Duration = Duration::from_millis(250);
+/// Ended receipts kept of a Team.
+pub const RECEIPTS_KEPT: i64 = 20;
+/// Age at which an ended receipt is no longer shown, and deleted.
+pub const RECEIPT_LIFE: Duration = Duration::from_secs(7 * 24 * 3600);
+/// Age, from its start, at which a receipt no longer applies.
+pub const RECEIPT_FRESH: Duration = Duration::from_secs(15 * 60);
+/// Hints that one receipt carries.
+pub const HINTS_MAX: usize = 8;
+/// Shortest secret that is looked for in output; shorter ones would only mangle it.
+pub const REDACT_MIN: usize = 4;
+/// How long a worker waits between two looks for work when no wake-up comes.
+pub const DISPATCH_POLL: Duration = Duration::from_secs(1);
+/// How often leftovers are swept and expired things pruned.
+pub const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
+/// Receipts that one pruning transaction deletes.
+pub const PRUNE_BATCH: i64 = 500;
+/// How long a stopping worker waits for what it cancelled.
+pub const STOP_GRACE: Duration = Duration::from_secs(25);
 // --- runtime ----------------------------------------------------------------------------------------------------
 
 /// Longest line that Pi may write, on its standard output or into a session file; images travel inside lines.
