@@ -3,5 +3,6 @@
 
 mod architecture;
 mod database;
+mod repo;
 mod restored;
 mod support;
