@@ -267,3 +267,87 @@ pub const TOKEN_USE_PRECISION: Duration = Duration::from_secs(60);
 pub const DEFAULT_PORT: u16 = 8080;
 /// Turns at a time on one executor, when its configuration says nothing.
 pub const EXECUTOR_MAX_TURNS: usize = 4;
+// --- repository context and toolbox -----------------------------------------------------------------------------
+
+/// A target or a path of a file tool, in characters.
+pub const REPO_PATH_MAX_CHARS: usize = 4096;
+/// Nested directories below the root that a scope may have.
+pub const REPO_DEPTH_MAX: usize = 16;
+/// Components of a target: the directories and a file.
+pub const REPO_TARGET_PARTS_MAX: usize = REPO_DEPTH_MAX + 1;
+/// Directories that a file tool descends below the root.
+pub const FILE_DEPTH_MAX: usize = 64;
+/// One `AGENTS.md`.
+pub const INSTRUCTION_FILE_MAX: usize = 64 * KIB;
+/// All `AGENTS.md` of a scope together.
+pub const INSTRUCTIONS_TOTAL_MAX: usize = 128 * KIB;
+/// Files that command suggestions are read from.
+pub const COMMAND_SOURCES_MAX: usize = 32;
+/// One such file.
+pub const COMMAND_SOURCE_MAX: usize = 64 * KIB;
+/// All such files together.
+pub const COMMAND_SOURCES_TOTAL_MAX: usize = 256 * KIB;
+/// Command suggestions of one report.
+pub const COMMAND_CANDIDATES_MAX: usize = 32;
+/// A suggested command, in characters.
+pub const COMMAND_CANDIDATE_MAX_CHARS: usize = 4096;
+/// A serialised repository context report.
+pub const CONTEXT_REPORT_MAX: usize = 256 * KIB;
+/// Git metadata that is copied for one report.
+pub const GIT_COPY_MAX: usize = 64 * MIB;
+/// Files and directories of that copy.
+pub const GIT_COPY_ENTRIES_MAX: usize = 16_384;
+/// Time for the copy.
+pub const GIT_COPY_TIMEOUT: Duration = Duration::from_millis(2500);
+/// Time for the copy and the reading of its state together.
+pub const GIT_TIMEOUT: Duration = Duration::from_secs(5);
+/// A repository's `config`; larger ones are refused.
+pub const GIT_CONFIG_MAX: usize = 256 * KIB;
+/// Readers of Git state that may hang at once before new ones are refused.
+pub const GIT_STUCK_MAX: usize = 4;
+/// A patch of the working tree.
+pub const DIFF_MAX: usize = MIB;
+/// A file that a patch shows line by line; larger ones are named only.
+pub const DIFF_FILE_MAX: usize = 4 * MIB;
+/// Time for a patch.
+pub const DIFF_TIMEOUT: Duration = Duration::from_secs(20);
+/// Manifests and lockfiles hashed for one receipt, together.
+pub const IDENTITY_TOTAL_MAX: usize = 4 * MIB;
+/// Text of one `read` call.
+pub const READ_MAX: usize = 64 * KIB;
+/// Bytes that one `read` call looks through to reach its first line.
+pub const READ_SCAN_MAX: usize = 256 * MIB;
+/// An image that `read` hands back.
+pub const READ_IMAGE_MAX: usize = 5 * MIB;
+/// A file that `write` or `edit` makes.
+pub const WRITE_MAX: usize = 4 * MIB;
+/// Replacements of one `edit` call.
+pub const EDITS_MAX: usize = 100;
+/// Entries that one `ls` call lists.
+pub const LS_MAX: usize = 500;
+/// Results of one `find` or `grep` call.
+pub const SEARCH_RESULTS_MAX: usize = 200;
+/// Files and directories that one search visits.
+pub const SEARCH_ENTRIES_MAX: usize = 200_000;
+/// A file that `grep` looks into.
+pub const SEARCH_FILE_MAX: usize = 4 * MIB;
+/// Text of one search answer.
+pub const SEARCH_OUTPUT_MAX: usize = 64 * KIB;
+/// Characters of one line that `grep` shows.
+pub const SEARCH_LINE_MAX_CHARS: usize = 500;
+/// Lines around a hit.
+pub const SEARCH_CONTEXT_MAX: usize = 10;
+/// Time for one search.
+pub const SEARCH_TIMEOUT: Duration = Duration::from_secs(10);
+/// A `.gitignore` that a search reads; a larger one is not applied.
+pub const IGNORE_FILE_MAX: usize = 256 * KIB;
+/// A search pattern, in bytes.
+pub const SEARCH_PATTERN_MAX: usize = 1024;
+/// One message on the toolbox's streams.
+pub const TOOLBOX_FRAME_MAX: usize = 16 * MIB;
+/// Requests that a toolbox works on at once; more wait on the stream.
+pub const TOOLBOX_CONCURRENCY: usize = 8;
+/// Files laid out read-only for the commands of one turn.
+pub const LAYOUT_FILES_MAX: usize = 10_000;
+/// Bytes laid out for one turn.
+pub const LAYOUT_TOTAL_MAX: usize = 512 * MIB;

@@ -9,5 +9,6 @@ mod executor;
 mod instance;
 mod pi;
 mod queue;
+mod repo;
 mod restored;
 mod support;
