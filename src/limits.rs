@@ -156,7 +156,3 @@ pub const SIGN_IN_FAILURES_MAX: i64 = 10;
 pub const SIGN_IN_WINDOW: Duration = Duration::from_secs(15 * 60);
 /// The last use of a token is written at most this often.
 pub const TOKEN_USE_PRECISION: Duration = Duration::from_secs(60);
-/// Port of `bazilion up` and `bazilion serve` when none is named.
-pub const DEFAULT_PORT: u16 = 8080;
-/// Turns at a time on one executor, when its configuration says nothing.
-pub const EXECUTOR_MAX_TURNS: usize = 4;

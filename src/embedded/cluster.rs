@@ -209,7 +209,7 @@ async fn stop_leftover(cluster: &Path, note: Note<'_>) -> Result<(), Obstacle> {
     note(&format!(
         "Stopping the PostgreSQL that an earlier run left behind (process {pid})"
     ));
-    if leftover.stop(limits::POSTGRES_STOP_TIMEOUT).await {
+    if leftover.stop(cluster, limits::POSTGRES_STOP_TIMEOUT).await {
         return Ok(());
     }
     Err(Obstacle::new(

@@ -6,15 +6,15 @@
 //! - A process is taken for a leftover only if it works in the very directory of our cluster.
 
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 use tokio::sync::{oneshot, watch};
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep};
+
+use crate::limits::POSTGRES_POLL;
 
 /// A running child.
 #[derive(Debug)]
@@ -119,25 +119,30 @@ pub fn leftover(cluster: &Path) -> Option<Leftover> {
     let text = std::fs::read_to_string(cluster.join("postmaster.pid")).ok()?;
     let pid: u32 = text.lines().next()?.trim().parse().ok()?;
     let handle = descriptor(pid)?;
-    let works_in: PathBuf = std::fs::read_link(format!("/proc/{pid}/cwd")).ok()?;
     let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
-    let ours = works_in == cluster && name.starts_with("postgres");
+    let ours = works_in(pid, cluster) && name.starts_with("postgres");
     ours.then_some(Leftover { pid, handle })
 }
 
 impl Leftover {
     /// Asks it to stop, waits, and then makes it. `true` when it is gone.
-    pub async fn stop(self, patience: Duration) -> bool {
-        // A descriptor of a process becomes readable when the process has ended.
-        let Ok(handle) = AsyncFd::register_with_interest(self.handle, Interest::READABLE) else {
-            return false;
-        };
+    pub async fn stop(self, cluster: &Path, patience: Duration) -> bool {
         for signal in [Signal::INT, Signal::QUIT] {
-            let _ = pidfd_send_signal(handle.get_ref(), signal);
-            if timeout(patience, handle.readable()).await.is_ok() {
-                return true;
+            // Gone already is as good.
+            let _ = pidfd_send_signal(&self.handle, signal);
+            let deadline = Instant::now() + patience;
+            while Instant::now() < deadline {
+                if !works_in(self.pid, cluster) {
+                    return true;
+                }
+                sleep(POSTGRES_POLL).await;
             }
         }
         false
     }
+}
+
+/// A process that has ended works nowhere, even before its parent took notice.
+fn works_in(pid: u32, cluster: &Path) -> bool {
+    std::fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|dir| dir == cluster)
 }
