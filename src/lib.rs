@@ -15,8 +15,10 @@
 
 pub mod app;
 pub mod auth;
+pub mod cli;
 pub mod clock;
 pub mod config;
+pub mod console;
 #[expect(
     clippy::disallowed_methods,
     reason = "the one module that begins transactions"
@@ -33,7 +35,9 @@ pub mod launcher;
 pub mod limits;
 pub mod provider;
 pub mod readiness;
+pub mod routes;
 pub mod runtime;
 pub mod secret;
 pub mod team;
+pub mod telemetry;
 pub mod tenant;

@@ -39,10 +39,6 @@ pub const AGENT_ID_PREFIX_MIN: usize = 8;
 
 // --- the instance on one machine --------------------------------------------------------------------------------
 
-/// Port of `bazilion up` and `bazilion serve` when none is named.
-pub const DEFAULT_PORT: u16 = 8080;
-/// Turns at a time on one executor, when its configuration says nothing.
-pub const EXECUTOR_MAX_TURNS: usize = 4;
 /// Oldest PostgreSQL that runs the migrations.
 pub const POSTGRES_MAJOR_MIN: u32 = 15;
 /// Connections that the embedded PostgreSQL takes.
@@ -59,6 +55,32 @@ pub const POSTGRES_LOG_MAX: u64 = 8 * MIB as u64;
 pub const DATA_SPACE_MIN: u64 = 300 * MIB as u64;
 /// Longest path of a Unix socket: `sun_path` without its final zero.
 pub const SOCKET_PATH_MAX: usize = 107;
+// --- command line -----------------------------------------------------------------------------------------------
+
+/// Files of one `queue add`, `queue edit` or `agent chat`.
+pub const CLI_FILES_MAX: usize = 16;
+/// Bytes of those files together.
+pub const CLI_FILES_BYTES_MAX: u64 = 25 * MIB as u64;
+/// An upload below this many bytes is over before a bar could be read.
+pub const CLI_PROGRESS_FROM: u64 = MIB as u64;
+/// Longest wait for a connection.
+pub const CLI_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Longest silence of a server before a request counts as unanswered; four times the pace of the stream's comments.
+pub const CLI_TIMEOUT: Duration = Duration::from_secs(60);
+/// Bytes a second of the slowest upload that is still waited for.
+pub const CLI_UPLOAD_SLOWEST: u64 = 64 * KIB as u64;
+/// Pages of one list before the rest is left to `--json` and a cursor.
+pub const CLI_LIST_PAGES_MAX: usize = 1_000;
+/// Attempts to open a broken event stream again.
+pub const CLI_RECONNECT_ATTEMPTS: u32 = 8;
+/// First pause between two of them; it doubles.
+pub const CLI_RECONNECT_FIRST: Duration = Duration::from_millis(250);
+/// Longest pause between two of them.
+pub const CLI_RECONNECT_MAX: Duration = Duration::from_secs(5);
+/// Lines of a command's output on its card; the end is what is shown.
+pub const CLI_CARD_LINES: usize = 20;
+/// Longest wait for spans and metrics to leave when a process ends.
+pub const TELEMETRY_FLUSH: Duration = Duration::from_secs(3);
 // --- command execution ------------------------------------------------------------------------------------------
 
 /// Largest frame that the launcher of a command container takes.

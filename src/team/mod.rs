@@ -5,6 +5,8 @@
 //! - A look-up filters on the home and returns the thing or `not_found`; nobody learns what another home has.
 
 pub mod agent;
+pub mod api;
+pub mod link;
 pub mod model;
 pub mod profile;
 pub mod store;
