@@ -35,6 +35,7 @@ pub mod launcher;
 pub mod limits;
 pub mod provider;
 pub mod readiness;
+pub mod rehearsal;
 pub mod routes;
 pub mod runtime;
 pub mod secret;

@@ -178,3 +178,5 @@ pub const SIGN_IN_FAILURES_MAX: i64 = 10;
 pub const SIGN_IN_WINDOW: Duration = Duration::from_secs(15 * 60);
 /// The last use of a token is written at most this often.
 pub const TOKEN_USE_PRECISION: Duration = Duration::from_secs(60);
+/// How long the self-test of a new engine may take.
+pub const ENGINE_SELFTEST_TIMEOUT: Duration = Duration::from_secs(60);
