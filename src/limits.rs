@@ -39,6 +39,10 @@ pub const AGENT_ID_PREFIX_MIN: usize = 8;
 
 // --- the instance on one machine --------------------------------------------------------------------------------
 
+/// Port of `bazilion up` and `bazilion serve` when none is named.
+pub const DEFAULT_PORT: u16 = 8080;
+/// Turns at a time on one executor, when its configuration says nothing.
+pub const EXECUTOR_MAX_TURNS: usize = 4;
 /// Oldest PostgreSQL that runs the migrations.
 pub const POSTGRES_MAJOR_MIN: u32 = 15;
 /// Connections that the embedded PostgreSQL takes.
