@@ -39,6 +39,7 @@ pub mod rehearsal;
 pub mod routes;
 pub mod runtime;
 pub mod secret;
+pub mod server;
 pub mod team;
 pub mod telemetry;
 pub mod tenant;

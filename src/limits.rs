@@ -184,3 +184,14 @@ pub const SIGN_IN_WINDOW: Duration = Duration::from_secs(15 * 60);
 pub const TOKEN_USE_PRECISION: Duration = Duration::from_secs(60);
 /// How long the self-test of a new engine may take.
 pub const ENGINE_SELFTEST_TIMEOUT: Duration = Duration::from_secs(60);
+
+// --- serving ----------------------------------------------------------------------------------------------------
+
+/// Pause between two looks at what an instance needs.
+pub const READINESS_PERIOD: Duration = Duration::from_secs(10);
+/// How long one look at the database may take.
+pub const READINESS_PATIENCE: Duration = Duration::from_secs(3);
+/// How long requests under way may take to end after the stop.
+pub const SERVER_DRAIN: Duration = Duration::from_secs(5);
+/// Database connections of one process.
+pub const DB_CONNECTIONS: u32 = 24;

@@ -1,3 +1,6 @@
 //! The instance: what it is, its homes, and the way back in for the person who runs it.
 
+pub mod first;
 pub mod restored;
+mod store;
+pub mod ways_in;
