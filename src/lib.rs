@@ -24,6 +24,7 @@ pub mod console;
     reason = "the one module that begins transactions"
 )]
 pub mod db;
+pub mod doctor;
 pub mod embedded;
 pub mod error;
 pub mod executor;
@@ -43,3 +44,4 @@ pub mod server;
 pub mod team;
 pub mod telemetry;
 pub mod tenant;
+pub mod up;

@@ -102,6 +102,15 @@ async fn account(db: &Db, email: &str, name: &str, built_in: bool) -> Result<Acc
     .await
 }
 
+/// Whether an earlier start made the demo home.
+pub async fn has_demo(db: &Db) -> Result<bool> {
+    match ways_in::find_home(db, DEMO).await {
+        Ok(_) => Ok(true),
+        Err(error) if error.code() == Code::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 /// The demo home and where its Team's repository is to lie.
 #[derive(Debug, Clone)]
 pub struct Demo {
