@@ -81,6 +81,10 @@ pub const EVENTS_BATCH: i64 = 1000;
 pub const EVENTS_PAGE: i64 = 500;
 // --- the instance on one machine --------------------------------------------------------------------------------
 
+/// Port of `bazilion up` and `bazilion serve` when none is named.
+pub const DEFAULT_PORT: u16 = 8080;
+/// Turns at a time on one executor, when its configuration says nothing.
+pub const EXECUTOR_MAX_TURNS: usize = 4;
 /// Oldest PostgreSQL that runs the migrations.
 pub const POSTGRES_MAJOR_MIN: u32 = 15;
 /// Connections that the embedded PostgreSQL takes.
@@ -351,3 +355,16 @@ pub const TOOLBOX_CONCURRENCY: usize = 8;
 pub const LAYOUT_FILES_MAX: usize = 10_000;
 /// Bytes laid out for one turn.
 pub const LAYOUT_TOTAL_MAX: usize = 512 * MIB;
+/// How long the self-test of a new engine may take.
+pub const ENGINE_SELFTEST_TIMEOUT: Duration = Duration::from_secs(60);
+
+// --- serving ----------------------------------------------------------------------------------------------------
+
+/// Pause between two looks at what an instance needs.
+pub const READINESS_PERIOD: Duration = Duration::from_secs(10);
+/// How long one look at the database may take.
+pub const READINESS_PATIENCE: Duration = Duration::from_secs(3);
+/// How long requests under way may take to end after the stop.
+pub const SERVER_DRAIN: Duration = Duration::from_secs(5);
+/// Database connections of one process.
+pub const DB_CONNECTIONS: u32 = 24;
