@@ -9,6 +9,7 @@ use crate::config::Config;
 use crate::db::Db;
 use crate::db::wake::Wakes;
 use crate::executor::Executor;
+use crate::readiness;
 use crate::runtime::AgentRuntime;
 use crate::secret::MasterKey;
 
@@ -22,6 +23,8 @@ pub struct App {
     pub runtime: Arc<dyn AgentRuntime>,
     pub config: Arc<Config>,
     pub master: Arc<MasterKey>,
+    /// What the instance needs, as last seen.
+    pub readiness: readiness::Shared,
     /// Cancelled when the process begins to stop; long answers end then.
     pub stopping: CancellationToken,
 }

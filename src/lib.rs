@@ -7,22 +7,26 @@
 //! T4  routes, server, worker, cli, up, embedded, rehearsal, doctor, bench     compose features
 //! T3  team, queue, approval, workspace, turn, coding, message                 features
 //! T2  tenant, auth, provider
-//! T1  app, db, http, console, executor, launcher, runtime, toolbox, repo, telemetry
+//! T1  app, readiness, db, http, console, executor, launcher, runtime, toolbox, repo, telemetry
 //! T0  limits, error, ids, identity, clock, config, secret
 //! ```
 //!
 //! `tests/it/architecture.rs` reads the `use` lines and fails on any other edge.
 
 pub mod app;
+pub mod approval;
 pub mod auth;
+pub mod cli;
 pub mod clock;
+pub mod coding;
 pub mod config;
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the one module that begins transactions"
-)]
+pub mod console;
+#[expect(clippy::disallowed_methods, reason = "the one module that begins transactions")]
 pub mod db;
+pub mod doctor;
+pub mod embedded;
 pub mod error;
+pub mod events;
 pub mod executor;
 pub mod http;
 pub mod identity;
@@ -31,8 +35,18 @@ pub mod instance;
 pub mod launcher;
 pub mod limits;
 pub mod provider;
+pub mod queue;
 pub mod readiness;
+pub mod rehearsal;
+pub mod repo;
+pub mod routes;
 pub mod runtime;
 pub mod secret;
+pub mod server;
 pub mod team;
+pub mod telemetry;
 pub mod tenant;
+pub mod toolbox;
+pub mod turn;
+pub mod up;
+pub mod workspace;

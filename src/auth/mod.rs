@@ -4,6 +4,7 @@
 //! - Signing in answers the same, after the same work, for an unknown account and for a wrong password.
 //! - A browser session is never accepted on `/api`, and a token never on a page.
 
+pub mod api;
 pub mod extract;
 pub mod password;
 pub mod session_store;

@@ -4,6 +4,7 @@
 //! - A base URL on a loopback or private address is allowed only where the instance allows it.
 //! - The *rehearsal* provider is scripted; it says so wherever it shows.
 
+pub mod api;
 mod store;
 
 use std::net::IpAddr;

@@ -5,7 +5,10 @@
 //! - A look-up filters on the home and returns the thing or `not_found`; nobody learns what another home has.
 
 pub mod agent;
+pub mod api;
+pub mod link;
 pub mod model;
+pub mod policy;
 pub mod profile;
 pub mod store;
 

@@ -2,8 +2,13 @@
 //! for what cannot be here, and those speak the real protocol over loopback.
 
 mod architecture;
+mod cli;
 mod database;
+mod embedded;
 mod executor;
+mod instance;
 mod pi;
+mod queue;
+mod repo;
 mod restored;
 mod support;
