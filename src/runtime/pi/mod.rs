@@ -289,21 +289,31 @@ impl AgentSession for PiSession {
         let Self {
             bridge,
             asks,
-            events,
+            mut events,
             driver,
             ..
         } = *self;
-        drop((asks, events));
-        let ended = driver.await.unwrap_or_else(|error| Ended {
+        drop(asks);
+        events.close();
+        let mut late = Vec::new();
+        while let Some(event) = events.recv().await {
+            if let AgentEvent::Line { raw } = event {
+                late.push(raw);
+            }
+        }
+        let mut ended = driver.await.unwrap_or_else(|error| Ended {
             result: Err(RuntimeError::Interrupted(format!(
                 "its driver failed: {error}"
             ))),
+            late: Vec::new(),
             lines: 0,
             bytes: 0,
             sha256: [0; 32],
             torn: Vec::new(),
         });
         drop(bridge);
+        late.append(&mut ended.late);
+        ended.late = late;
         ended
     }
 }

@@ -86,12 +86,17 @@ fn process_of(conversation: ConversationId) -> (i32, PathBuf) {
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {
         let environment = std::fs::read(entry.path().join("environ")).unwrap_or_default();
         let environment = String::from_utf8_lossy(&environment).into_owned();
-        let turn = environment.split('\0').find_map(|e| e.strip_prefix("BAZILION_TURN="));
+        let turn = environment
+            .split('\0')
+            .find_map(|e| e.strip_prefix("BAZILION_TURN="));
         let Some(dir) = turn.and_then(|turn| Path::new(turn).parent()) else {
             continue;
         };
         if dir.join(format!("session/{conversation}.jsonl")).exists() {
-            return (entry.file_name().to_str().unwrap().parse().unwrap(), dir.to_owned());
+            return (
+                entry.file_name().to_str().unwrap().parse().unwrap(),
+                dir.to_owned(),
+            );
         }
     }
     panic!("no engine of {conversation} runs");

@@ -189,6 +189,7 @@ impl Turn {
         let ended = self.session.end().await;
         ended.result.unwrap();
         assert!(ended.torn.is_empty());
+        self.lines.extend(ended.late);
         assert_eq!(ended.lines as usize, self.lines.len());
         let mut file = self.lines.join("\n").into_bytes();
         file.push(b'\n');

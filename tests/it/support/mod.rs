@@ -2,3 +2,4 @@
 
 pub mod db;
 pub mod model;
+pub mod pi_stand_in;
