@@ -82,7 +82,7 @@ async fn an_abort_cuts_a_silent_model() {
 }
 
 /// The process of a conversation and its private directory, found by its environment.
-fn process_of(conversation: ConversationId) -> (i32, PathBuf) {
+pub fn process_of(conversation: ConversationId) -> (i32, PathBuf) {
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {
         let environment = std::fs::read(entry.path().join("environ")).unwrap_or_default();
         let environment = String::from_utf8_lossy(&environment).into_owned();

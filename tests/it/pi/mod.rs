@@ -2,7 +2,9 @@
 
 mod endings;
 mod files;
+mod gateway;
 mod harness;
 mod installing;
+mod rehearsal;
 mod stand_in;
 mod turns;
