@@ -78,7 +78,7 @@ pub struct Prompt {
     /// What the person wrote; it reaches the model byte for byte and is never read as a command.
     pub text: String,
     pub images: Vec<Image>,
-    /// Facts of this turn that the model reads before the text: root instructions, fingerprint, posture.
+    /// Facts of this turn that the model reads beside the text: root instructions, fingerprint, posture.
     pub context: Option<String>,
 }
 

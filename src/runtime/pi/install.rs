@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256, Sha512};
 
 use crate::limits::{ENGINE_TARBALL_MAX, ENGINE_UNPACKED_MAX};
+use crate::secret;
 
 /// Version of Pi that everything here was tested with.
 pub const PI_VERSION: &str = "1.6.0";
@@ -284,7 +285,9 @@ impl PiInstall {
         }
         let parent = self.dir.parent().unwrap_or(Path::new("."));
         fs::create_dir_all(parent).map_err(|source| self.io(source))?;
-        let staging = Staging(parent.join(format!(".pi-{}", uuid::Uuid::now_v7().simple())));
+        let random =
+            secret::random::<8>().map_err(|error| self.io(std::io::Error::other(error)))?;
+        let staging = Staging(parent.join(format!(".pi-{}", hex::encode(random))));
         fs::create_dir(&staging.0).map_err(|source| self.io(source))?;
         let mut files = BTreeMap::new();
         for package in &PACKAGES {

@@ -19,6 +19,7 @@ use super::install::PiInstall;
 use super::session::CWD;
 use crate::limits::{MODEL_RETRIES, PI_HEAP_MIB};
 use crate::runtime::{Launch, Reasoning, RuntimeError};
+use crate::secret;
 
 /// The name under which the gateway is known to Pi.
 pub(super) const PROVIDER: &str = "bazilion";
@@ -41,7 +42,8 @@ impl TurnDir {
     /// Makes the directories below `base`, or below the system's temporary directory when `base` is too long a path
     /// for a socket.
     pub(super) fn create(base: &Path, conversation: &str) -> std::io::Result<Self> {
-        let name = format!("bz-{}", uuid::Uuid::now_v7().simple());
+        let random = secret::random::<8>().map_err(std::io::Error::other)?;
+        let name = format!("bz-{}", hex::encode(random));
         let mut root = base.join(&name);
         if root.as_os_str().len() + "/socket".len() > SOCKET_PATH_MAX {
             root = std::env::temp_dir().join(&name);

@@ -181,7 +181,13 @@ impl Transcript {
                 return Err(RuntimeError::Transcript(format!("line {line}: {flaw}")));
             }
         };
-        for line in session::repair(&survey, now, || uuid::Uuid::now_v7().to_string()) {
+        let random = random::<8>()?;
+        let mut number = 0;
+        let fresh = || {
+            number += 1;
+            format!("{}{number:04x}", hex::encode(random))
+        };
+        for line in session::repair(&survey, now, fresh) {
             file.extend_from_slice(line.as_bytes());
             file.push(b'\n');
         }
@@ -319,6 +325,9 @@ impl AgentSession for PiSession {
 }
 
 fn token() -> Result<SecretString, RuntimeError> {
-    let bytes = secret::random::<32>().map_err(|error| RuntimeError::Start(error.to_string()))?;
-    Ok(SecretString::from(hex::encode(bytes)))
+    random::<32>().map(|bytes| SecretString::from(hex::encode(bytes)))
+}
+
+fn random<const N: usize>() -> Result<[u8; N], RuntimeError> {
+    secret::random().map_err(|error| RuntimeError::Start(error.to_string()))
 }

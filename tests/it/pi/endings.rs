@@ -37,12 +37,7 @@ async fn an_aborted_tool_waits_for_the_hosts_answer() {
     call.cancelled.cancelled().await;
     // Cancelled, not yet cleaned up: the turn is not over.
     let early = tokio::time::timeout(Duration::from_millis(300), async {
-        loop {
-            match turn.next().await.unwrap() {
-                AgentEvent::Settled { .. } => return,
-                _ => {}
-            }
-        }
+        while !matches!(turn.next().await.unwrap(), AgentEvent::Settled { .. }) {}
     });
     assert!(early.await.is_err(), "settled before the host answered");
     call.reply

@@ -11,7 +11,7 @@ struct Folder(std::path::PathBuf);
 
 impl Folder {
     fn new() -> Self {
-        let path = cache().join(format!("test-{}", uuid::Uuid::now_v7().simple()));
+        let path = cache().join(format!("test-{}", bazilion::ids::RequestId::new()));
         std::fs::create_dir_all(&path).unwrap();
         Self(path)
     }

@@ -19,8 +19,10 @@ struct Host {
 
 impl Host {
     fn new() -> Self {
-        let root =
-            std::env::temp_dir().join(format!("bazilion-sample-{}", uuid::Uuid::now_v7().simple()));
+        let root = std::env::temp_dir().join(format!(
+            "bazilion-sample-{}",
+            bazilion::ids::RequestId::new()
+        ));
         sample::create(&root).unwrap();
         Self {
             root,

@@ -85,3 +85,43 @@ async fn its_death_in_a_call_leaves_an_open_call_behind() {
     assert!(matches!(verdict(&lines, conversation), Verdict::Clean(_)));
     assert!(lines.iter().any(|line| line.contains("outcome is unknown")));
 }
+
+#[tokio::test]
+async fn its_other_endings_are_those_of_the_real_engine() {
+    let failing = PiStandIn::new(|_| vec![Beat::Fail("no credit".into())]);
+    let (_, outcome, result) = turn(&failing, ConversationId::new(), Vec::new()).await;
+    let message = "no credit".to_owned();
+    assert_eq!(outcome, Some(Outcome::Error { message }));
+    result.unwrap();
+
+    let dying = PiStandIn::new(|_| vec![Beat::Die]);
+    let (_, outcome, result) = turn(&dying, ConversationId::new(), Vec::new()).await;
+    assert!(outcome.is_none() && matches!(result, Err(RuntimeError::Interrupted(_))));
+    let started = dying.started();
+    assert!(started[0].lines.is_empty());
+    assert_eq!(started[0].tools, ["read", "coding_command"]);
+    assert_eq!(started[0].system_prompt, "You test an engine.");
+    assert_eq!(started[0].model, "test/model:1b");
+    assert_eq!(dying.prompts()[0].text, "Go.");
+}
+
+#[tokio::test]
+async fn it_stalls_until_it_is_aborted_and_can_be_missing() {
+    let pi = PiStandIn::new(|_| vec![Beat::Stall]);
+    let model = FakeModel::start(|_| Reply::text("unused")).await;
+    let (launch, _calls) = harness::launch(&model, Vec::new(), ConversationId::new());
+    let mut session = pi.start(launch).await.unwrap();
+    session.prompt(Prompt::default()).await.unwrap();
+    session.abort().await.unwrap();
+    let mut aborted = false;
+    while let Some(event) = session.next().await {
+        aborted |= matches!(event, AgentEvent::Settled { aborted: true, .. });
+    }
+    assert!(aborted);
+
+    pi.set_missing(Some("not installed"));
+    assert!(!pi.check().await.ready);
+    let (launch, _calls) = harness::launch(&model, Vec::new(), ConversationId::new());
+    let refused = pi.start(launch).await.err().unwrap();
+    assert!(matches!(refused, RuntimeError::NotReady(_)));
+}

@@ -289,7 +289,7 @@ impl File {
 }
 
 fn new_id() -> String {
-    uuid::Uuid::now_v7().to_string()
+    bazilion::ids::RequestId::new().to_string()
 }
 
 struct Player {
@@ -381,7 +381,7 @@ impl Player {
             .into_iter()
             .map(|(name, arguments)| {
                 (
-                    format!("call_{}", uuid::Uuid::now_v7().simple()),
+                    format!("call_{}", bazilion::ids::RequestId::new()),
                     name,
                     arguments,
                 )
