@@ -7,23 +7,38 @@
 //! T4  routes, server, worker, cli, up, embedded, rehearsal, doctor, bench     compose features
 //! T3  team, queue, approval, workspace, turn, coding, message                 features
 //! T2  tenant, auth, provider
-//! T1  app, db, http, console, executor, launcher, runtime, toolbox, repo, telemetry
+//! T1  app, readiness, db, http, console, executor, launcher, runtime, toolbox, repo, telemetry
 //! T0  limits, error, ids, identity, clock, config, secret
 //! ```
 //!
 //! `tests/it/architecture.rs` reads the `use` lines and fails on any other edge.
 
+pub mod app;
+pub mod auth;
+pub mod cli;
 pub mod clock;
+pub mod config;
+pub mod console;
 #[expect(
     clippy::disallowed_methods,
     reason = "the one module that begins transactions"
 )]
 pub mod db;
+pub mod embedded;
 pub mod error;
+pub mod executor;
+pub mod http;
 pub mod identity;
 pub mod ids;
+pub mod instance;
+pub mod launcher;
 pub mod limits;
 pub mod rehearsal;
+pub mod provider;
+pub mod readiness;
+pub mod routes;
 pub mod runtime;
 pub mod secret;
+pub mod team;
+pub mod telemetry;
 pub mod tenant;

@@ -22,6 +22,93 @@ pub const DB_ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Wake-ups kept for a slow reader; beyond it the reader looks at the database itself.
 pub const WAKE_BUFFER: usize = 1024;
 
+// --- providers, teams, agents -----------------------------------------------------------------------------------
+
+/// Models that one provider may list.
+pub const PROVIDER_MODELS_MAX: usize = 100;
+/// USER.md of a Team, in bytes (`domain.md`, Team).
+pub const USER_MD_MAX: usize = 12_000;
+/// One persona document of a profile, in bytes.
+pub const PERSONA_MAX: usize = 64 * KIB;
+/// A name or a title, in characters.
+pub const TITLE_MAX_CHARS: usize = 200;
+/// An Agent's name, in characters.
+pub const AGENT_NAME_MAX_CHARS: usize = 100;
+/// Shortest prefix of an id that names an Agent.
+pub const AGENT_ID_PREFIX_MIN: usize = 8;
+
+// --- the instance on one machine --------------------------------------------------------------------------------
+
+/// Oldest PostgreSQL that runs the migrations.
+pub const POSTGRES_MAJOR_MIN: u32 = 15;
+/// Connections that the embedded PostgreSQL takes.
+pub const POSTGRES_CONNECTIONS: u32 = 60;
+/// How long the embedded PostgreSQL may take to answer after its start, crash recovery included.
+pub const POSTGRES_START_TIMEOUT: Duration = Duration::from_secs(120);
+/// How long it may take to stop before it is told to abandon its connections.
+pub const POSTGRES_STOP_TIMEOUT: Duration = Duration::from_secs(20);
+/// Pause between two looks at a starting or stopping PostgreSQL.
+pub const POSTGRES_POLL: Duration = Duration::from_millis(20);
+/// Log of the embedded PostgreSQL above which the next start begins a new one.
+pub const POSTGRES_LOG_MAX: u64 = 8 * MIB as u64;
+/// Free space that a new data directory needs.
+pub const DATA_SPACE_MIN: u64 = 300 * MIB as u64;
+/// Longest path of a Unix socket: `sun_path` without its final zero.
+pub const SOCKET_PATH_MAX: usize = 107;
+// --- command line -----------------------------------------------------------------------------------------------
+
+/// Files of one `queue add`, `queue edit` or `agent chat`.
+pub const CLI_FILES_MAX: usize = 16;
+/// Bytes of those files together.
+pub const CLI_FILES_BYTES_MAX: u64 = 25 * MIB as u64;
+/// An upload below this many bytes is over before a bar could be read.
+pub const CLI_PROGRESS_FROM: u64 = MIB as u64;
+/// Longest wait for a connection.
+pub const CLI_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Longest silence of a server before a request counts as unanswered; four times the pace of the stream's comments.
+pub const CLI_TIMEOUT: Duration = Duration::from_secs(60);
+/// Bytes a second of the slowest upload that is still waited for.
+pub const CLI_UPLOAD_SLOWEST: u64 = 64 * KIB as u64;
+/// Pages of one list before the rest is left to `--json` and a cursor.
+pub const CLI_LIST_PAGES_MAX: usize = 1_000;
+/// Attempts to open a broken event stream again.
+pub const CLI_RECONNECT_ATTEMPTS: u32 = 8;
+/// First pause between two of them; it doubles.
+pub const CLI_RECONNECT_FIRST: Duration = Duration::from_millis(250);
+/// Longest pause between two of them.
+pub const CLI_RECONNECT_MAX: Duration = Duration::from_secs(5);
+/// Lines of a command's output on its card; the end is what is shown.
+pub const CLI_CARD_LINES: usize = 20;
+/// Longest wait for spans and metrics to leave when a process ends.
+pub const TELEMETRY_FLUSH: Duration = Duration::from_secs(3);
+// --- command execution ------------------------------------------------------------------------------------------
+
+/// Largest frame that the launcher of a command container takes.
+pub const LAUNCH_FRAME_MAX: usize = MIB;
+/// How much later than the command's own time limit the launcher ends everything by itself.
+pub const LAUNCH_DEADLINE_MARGIN: Duration = Duration::from_secs(2);
+/// How long one call to the container engine may take.
+pub const ENGINE_CALL_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a started container may take until it is ready for its command.
+pub const ENGINE_START_TIMEOUT: Duration = Duration::from_secs(20);
+/// How long a removal is repeated before its outcome is called uncertain.
+pub const REMOVE_PATIENCE: Duration = Duration::from_secs(10);
+/// Pause between two looks at a container that is being removed.
+pub const REMOVE_POLL: Duration = Duration::from_millis(20);
+/// Output kept of one command, after redaction: its end.
+pub const OUTPUT_TAIL: usize = 64 * KIB;
+/// Chunks of output on the way to a slow reader before the command is held back.
+pub const OUTPUT_BUFFER: usize = 64;
+/// Processes and threads of one container.
+pub const SANDBOX_PIDS: i64 = 256;
+/// Memory of one container; swap beyond it is off.
+pub const SANDBOX_MEMORY: u64 = 2 * 1024 * MIB as u64;
+/// Thousandths of a CPU that one container may use.
+pub const SANDBOX_MILLI_CPUS: u32 = 2000;
+/// Size of `/tmp` in one container.
+pub const SANDBOX_TMP: u64 = 512 * MIB as u64;
+/// Open files of one process in a container: above it an engine with a small limit of its own starts nothing.
+pub const SANDBOX_OPEN_FILES: i64 = 16_384;
 // --- runtime ----------------------------------------------------------------------------------------------------
 
 /// Longest line that Pi may write, on its standard output or into a session file; images travel inside lines.
@@ -68,3 +155,32 @@ pub const ENGINE_TARBALL_MAX: u64 = 128 * MIB as u64;
 pub const ENGINE_UNPACKED_MAX: u64 = 512 * MIB as u64;
 /// How long the self-test of a new engine may take.
 pub const ENGINE_SELFTEST_TIMEOUT: Duration = Duration::from_secs(60);
+
+// --- people and credentials -------------------------------------------------------------------------------------
+
+/// Shortest password, in characters (`security.md`).
+pub const PASSWORD_MIN_CHARS: usize = 12;
+/// Longest password that is hashed, in bytes.
+pub const PASSWORD_MAX: usize = 1024;
+/// Passwords hashed at the same time: each takes 19 MiB and a core.
+pub const PASSWORD_HASHES_AT_ONCE: usize = 2;
+/// A browser session ends after this long without a request.
+pub const SESSION_IDLE: Duration = Duration::from_secs(12 * 3600);
+/// A browser session ends after this long in any case.
+pub const SESSION_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
+/// Default life of an API token, in days.
+pub const TOKEN_DAYS: i64 = 90;
+/// Longest life of an API token, in days.
+pub const TOKEN_DAYS_MAX: i64 = 365;
+/// A one-time sign-in link works this long.
+pub const SIGN_IN_LINK: Duration = Duration::from_secs(3600);
+/// Failed sign-ins of one account or one address within the window before further ones are refused.
+pub const SIGN_IN_FAILURES_MAX: i64 = 10;
+/// The window in which failed sign-ins count.
+pub const SIGN_IN_WINDOW: Duration = Duration::from_secs(15 * 60);
+/// The last use of a token is written at most this often.
+pub const TOKEN_USE_PRECISION: Duration = Duration::from_secs(60);
+/// Port of `bazilion up` and `bazilion serve` when none is named.
+pub const DEFAULT_PORT: u16 = 8080;
+/// Turns at a time on one executor, when its configuration says nothing.
+pub const EXECUTOR_MAX_TURNS: usize = 4;

@@ -1,1 +1,73 @@
-fn main() {}
+//! The program: read the command line, start telemetry, run the command, flush, exit.
+
+use std::process::ExitCode;
+
+use bazilion::cli::{self, Cli, Ran, ServerCommand};
+use bazilion::console::output::to_stderr;
+use bazilion::telemetry;
+
+fn main() -> ExitCode {
+    // The only TLS stack; every HTTP client of the process asks for it.
+    if rustls::crypto::ring::default_provider()
+        .install_default()
+        .is_err()
+    {
+        to_stderr("bazilion: another TLS provider is already there");
+    }
+    let cli = match Cli::from_command_line() {
+        Ok(cli) => cli,
+        Err(refusal) => return refused(&refusal),
+    };
+    // Before the runtime: the exporter's client is a blocking one.
+    let telemetry = match telemetry::start(cli.log_format(), !cli.is_server()) {
+        Ok(telemetry) => telemetry,
+        Err(error) => return failed(&error),
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build();
+    let code = match runtime {
+        Ok(runtime) => runtime.block_on(run(cli)),
+        Err(error) => failed(&error),
+    };
+    drop(telemetry);
+    code
+}
+
+async fn run(cli: Cli) -> ExitCode {
+    match cli::run(cli).await {
+        Ran::Done(exit) => exit.into(),
+        Ran::Server(command) => serve(command).await,
+    }
+}
+
+async fn serve(command: ServerCommand) -> ExitCode {
+    let verb = match command {
+        ServerCommand::Up(_) => "up",
+        ServerCommand::Serve(_) => "serve",
+        ServerCommand::Migrate(_) => "migrate",
+        ServerCommand::Doctor(_) => "doctor",
+        ServerCommand::Bench(_) => "bench",
+        ServerCommand::Instance(_) => "instance",
+    };
+    to_stderr(&format!("bazilion: this build does not have `{verb}`"));
+    ExitCode::FAILURE
+}
+
+/// Help and version are data; everything else that clap says is a usage error, exit code 2.
+fn refused(refusal: &clap::Error) -> ExitCode {
+    let code = u8::try_from(refusal.exit_code()).unwrap_or(2);
+    // A closed pipe is no reason for another exit code.
+    let _ = refusal.print();
+    ExitCode::from(code)
+}
+
+fn failed(error: &dyn std::error::Error) -> ExitCode {
+    to_stderr(&format!("bazilion: {error}"));
+    let mut source = error.source();
+    while let Some(cause) = source {
+        to_stderr(&format!("  because {cause}"));
+        source = cause.source();
+    }
+    ExitCode::FAILURE
+}

@@ -11,6 +11,7 @@ const TIERS: &[&[&str]] = &[
     ],
     &[
         "app",
+        "readiness",
         "db",
         "http",
         "console",

@@ -2,6 +2,11 @@
 //! for what cannot be here, and those speak the real protocol over loopback.
 
 mod architecture;
+mod cli;
 mod database;
+mod embedded;
+mod executor;
+mod instance;
 mod pi;
+mod restored;
 mod support;

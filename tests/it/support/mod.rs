@@ -1,5 +1,6 @@
 //! What tests share.
 
 pub mod db;
+pub mod docker;
 pub mod model;
 pub mod pi_stand_in;

@@ -1,0 +1,3 @@
+//! Containers on a real engine.
+
+mod life;

@@ -1,0 +1,272 @@
+//! A real Docker Engine, a tiny image, our static program, and workspaces that belong to an ordinary user. Without an
+//! engine the tests fail: start one with `.ci/docker-up`.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, SystemTime};
+
+use bazilion::executor::docker::{DockerConfig, DockerExecutor, identity_of};
+use bazilion::executor::{
+    ContainerSpec, Created, Executor as _, Exit, Frame, Identity, Image, Kind, Labels, Limits,
+    User, Workspace, base_environment, images,
+};
+use bazilion::ids::{AgentId, HomeId, IncarnationId, LeaseId, ReceiptId, TeamId};
+use bytes::Bytes;
+use uuid::Uuid;
+
+/// One executor, one tiny image, one instance of its own: tests do not see each other's containers.
+pub struct Sandbox {
+    pub executor: DockerExecutor,
+    pub image: Image,
+    pub instance: Uuid,
+    pub directory: PathBuf,
+    pub workspace: PathBuf,
+    pub user: User,
+}
+
+/// What a whole command came to.
+pub struct Ran {
+    pub exit: Exit,
+    pub output: Vec<u8>,
+}
+
+impl Ran {
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.output).into_owned()
+    }
+}
+
+impl Sandbox {
+    pub async fn new() -> Self {
+        let directory = scratch();
+        let workspace = directory.join("workspace");
+        fs::create_dir(&workspace).unwrap();
+        let user = ordinary_user(&workspace);
+        let executor = DockerExecutor::new(DockerConfig {
+            socket: socket(),
+            base: directory.join("base"),
+            toolbox_program: static_toolbox(),
+            runtime: None,
+        });
+        executor
+            .probe()
+            .await
+            .expect("these tests need a running Docker Engine: run .ci/docker-up");
+        let image = tiny_image(&executor).await;
+        Self {
+            executor,
+            image,
+            instance: Uuid::now_v7(),
+            directory,
+            workspace,
+            user,
+        }
+    }
+
+    pub async fn spec(&self, kind: Kind) -> ContainerSpec {
+        ContainerSpec {
+            name: format!("bazilion-test-{}", Uuid::now_v7()),
+            kind,
+            image: self.image.id.clone(),
+            user: self.user,
+            workspace: Workspace {
+                path: self.workspace.clone(),
+                identity: identity_of(&self.workspace).await.unwrap(),
+                writable: true,
+            },
+            mounts: Vec::new(),
+            limits: Limits::default(),
+            labels: Labels {
+                instance: self.instance,
+                generation: 1,
+                home: HomeId::new(),
+                team: TeamId::new(),
+                agent: Some(AgentId::new()),
+                lease: Some(LeaseId::new()),
+                receipt: Some(ReceiptId::new()),
+                owner: IncarnationId::new(),
+            },
+        }
+    }
+
+    /// A whole command in a container of its own, removed with proof.
+    pub async fn run(&self, command: &str) -> Ran {
+        let spec = self.spec(Kind::Command).await;
+        self.run_in(&spec, &frame(command)).await
+    }
+
+    pub async fn run_in(&self, spec: &ContainerSpec, frame: &Frame) -> Ran {
+        let created = self.executor.create(spec).await.unwrap();
+        let attached = self.executor.open(&created.id, spec).await.unwrap();
+        let mut running = self.executor.run(attached, frame).await.unwrap();
+        let mut output = Vec::new();
+        while let Some(bytes) = running.output.recv().await {
+            output.extend_from_slice(&bytes);
+        }
+        let exit = running.exit.await;
+        let _ = self
+            .executor
+            .remove(&identity(spec, &created))
+            .await
+            .unwrap();
+        Ran { exit, output }
+    }
+}
+
+impl Drop for Sandbox {
+    fn drop(&mut self) {
+        // A failed test leaves containers of its own instance behind; nobody else's are touched.
+        let label = format!("label=bazilion.instance={}", self.instance);
+        let listed = docker(&["ps", "--all", "--quiet", "--filter", &label]);
+        for id in listed.lines() {
+            docker(&["rm", "--force", "--volumes", id]);
+        }
+        let _ = fs::remove_dir_all(&self.directory);
+    }
+}
+
+pub fn identity(spec: &ContainerSpec, created: &Created) -> Identity {
+    Identity {
+        engine: created.engine.clone(),
+        name: spec.name.clone(),
+        id: Some(created.id.clone()),
+        labels: spec.labels.clone(),
+    }
+}
+
+pub fn frame(command: &str) -> Frame {
+    Frame {
+        command: command.into(),
+        cwd: ".".into(),
+        env: base_environment(),
+        deadline_ms: 60_000,
+    }
+}
+
+/// Runs the engine's own command line; the tests' second opinion.
+pub fn docker(arguments: &[&str]) -> String {
+    let output = Command::new("docker")
+        .arg("--host")
+        .arg(format!("unix://{}", socket().display()))
+        .args(arguments)
+        .output()
+        .expect("the docker command line is installed");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+pub fn socket() -> PathBuf {
+    let host =
+        std::env::var("DOCKER_HOST").unwrap_or_else(|_| "unix:///var/run/docker.sock".into());
+    PathBuf::from(host.trim_start_matches("unix://"))
+}
+
+/// A new directory below the build's own temporary directory.
+pub fn scratch() -> PathBuf {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(Uuid::now_v7().to_string());
+    fs::create_dir_all(&directory).unwrap();
+    directory
+}
+
+/// Commands never run as root: a root that tests gives its workspace to somebody else.
+fn ordinary_user(workspace: &Path) -> User {
+    let metadata = fs::metadata(workspace).unwrap();
+    if metadata.uid() != 0 {
+        return User {
+            uid: metadata.uid(),
+            gid: metadata.gid(),
+        };
+    }
+    std::os::unix::fs::chown(workspace, Some(1000), Some(1000)).unwrap();
+    User {
+        uid: 1000,
+        gid: 1000,
+    }
+}
+
+async fn tiny_image(executor: &DockerExecutor) -> Image {
+    let busybox = fs::read("/usr/bin/busybox")
+        .expect("these tests need a static busybox (Debian: busybox-static)");
+    let reference = format!("bazilion/tiny:{}", images::short_hash(&busybox));
+    if let Ok(image) = executor.image(&reference).await {
+        return image;
+    }
+    let listed = Command::new("/usr/bin/busybox")
+        .arg("--list")
+        .output()
+        .unwrap();
+    let mut tar = tar::Builder::new(Vec::new());
+    let mut header = tar::Header::new_gnu();
+    header.set_mode(0o755);
+    header.set_size(busybox.len() as u64);
+    tar.append_data(&mut header, "bin/busybox", busybox.as_slice())
+        .unwrap();
+    for applet in String::from_utf8(listed.stdout)
+        .unwrap()
+        .lines()
+        .filter(|&a| a != "busybox")
+    {
+        let mut link = tar::Header::new_gnu();
+        link.set_entry_type(tar::EntryType::Symlink);
+        link.set_size(0);
+        tar.append_link(&mut link, format!("bin/{applet}"), "busybox")
+            .unwrap();
+    }
+    let tar = Bytes::from(tar.into_inner().unwrap());
+    images::import(executor, &reference, futures_util::stream::iter([Ok(tar)]))
+        .await
+        .unwrap()
+}
+
+/// Our program, linked statically, built once per state of the sources.
+fn static_toolbox() -> PathBuf {
+    let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join("toolbox");
+    fs::create_dir_all(&kept).unwrap();
+    let lock = fs::File::create(kept.join("lock")).unwrap();
+    lock.lock().unwrap();
+    let program = kept.join("bazilion-toolbox");
+    let sources = newest(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"));
+    let fresh = fs::metadata(&program)
+        .and_then(|m| m.modified())
+        .is_ok_and(|made| made > sources);
+    if !fresh {
+        let status = Command::new(env!("CARGO"))
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .args([
+                "rustc",
+                "--quiet",
+                "--bin",
+                "bazilion-toolbox",
+                "--",
+                "-C",
+                "target-feature=+crt-static",
+            ])
+            .status()
+            .unwrap();
+        assert!(status.success(), "the static toolbox could not be built");
+        let built = Path::new(env!("CARGO_BIN_EXE_bazilion-toolbox"));
+        let beside = kept.join("new");
+        fs::copy(built, &beside).unwrap();
+        fs::File::open(&beside)
+            .unwrap()
+            .set_modified(SystemTime::now() + Duration::from_secs(1))
+            .unwrap();
+        fs::rename(&beside, &program).unwrap();
+    }
+    program
+}
+
+fn newest(directory: &Path) -> SystemTime {
+    let mut latest = SystemTime::UNIX_EPOCH;
+    for entry in fs::read_dir(directory).unwrap().flatten() {
+        let metadata = entry.metadata().unwrap();
+        let time = if metadata.is_dir() {
+            newest(&entry.path())
+        } else {
+            metadata.modified().unwrap()
+        };
+        latest = latest.max(time);
+    }
+    latest
+}
