@@ -17,7 +17,9 @@ use futures_util::StreamExt as _;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256, Sha512};
 
-use crate::limits::{ENGINE_TARBALL_MAX, ENGINE_UNPACKED_MAX};
+use crate::limits::{
+    ENGINE_FETCH_SILENCE, ENGINE_TARBALL_MAX, ENGINE_UNPACKED_MAX, MODEL_CONNECT_TIMEOUT,
+};
 use crate::secret;
 
 /// Version of Pi that everything here was tested with.
@@ -196,6 +198,7 @@ struct FileRecord {
 }
 
 const RECORD: &str = "installed.json";
+const TRIED: &str = "tried";
 
 impl PiInstall {
     /// The installation that belongs to `cache`, a directory that many instances of this machine may share.
@@ -249,6 +252,15 @@ impl PiInstall {
                 && found.len() == known.size
                 && (found.mtime(), found.mtime_nsec()) == known.mtime)
         })
+    }
+
+    /// Whether a turn of our own succeeded with this installation.
+    pub(super) fn is_tried(&self) -> bool {
+        self.dir.join(TRIED).exists()
+    }
+
+    pub(super) fn mark_tried(&self) -> Result<(), InstallError> {
+        fs::write(self.dir.join(TRIED), "").map_err(|source| self.io(source))
     }
 
     /// Reads every file and compares its SHA-256.
@@ -412,9 +424,13 @@ async fn fetch(
         package.name,
         package.tarball()
     );
-    let answer = reqwest::get(&url)
-        .await
-        .and_then(reqwest::Response::error_for_status);
+    let client = reqwest::Client::builder()
+        .connect_timeout(MODEL_CONNECT_TIMEOUT)
+        .read_timeout(ENGINE_FETCH_SILENCE)
+        .build()
+        .map_err(|error| failed(error.to_string()))?;
+    let answer = client.get(&url).send().await;
+    let answer = answer.and_then(reqwest::Response::error_for_status);
     let answer = answer.map_err(|error| failed(error.to_string()))?;
     let total = answer.content_length();
     let mut file = File::create(path).map_err(|error| failed(error.to_string()))?;
