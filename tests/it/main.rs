@@ -8,5 +8,7 @@ mod embedded;
 mod executor;
 mod instance;
 mod pi;
+mod queue;
+mod repo;
 mod restored;
 mod support;

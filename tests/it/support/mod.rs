@@ -4,3 +4,4 @@ pub mod db;
 pub mod docker;
 pub mod model;
 pub mod pi_stand_in;
+pub mod queue;
