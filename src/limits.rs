@@ -359,8 +359,6 @@ pub const TOOLBOX_CONCURRENCY: usize = 8;
 pub const LAYOUT_FILES_MAX: usize = 10_000;
 /// Bytes laid out for one turn.
 pub const LAYOUT_TOTAL_MAX: usize = 512 * MIB;
-/// How long the self-test of a new engine may take.
-pub const ENGINE_SELFTEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 // --- serving ----------------------------------------------------------------------------------------------------
 
