@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::store;
+use super::{home, store};
 use super::ways_in::{self, LOCAL};
 use crate::auth::store::NewAccount;
 use crate::auth::{self, Account};
@@ -14,7 +14,6 @@ use crate::secret::MasterKey;
 use crate::team::agent::{self, NewAgent};
 use crate::team::profile::{self, NewProfile};
 use crate::team::{self, NewTeam, Persona, Root};
-use crate::tenant::{self, NewHome};
 
 const LOOK: Op = Op::locking("instance.first_home");
 const ACCOUNT: Op = Op::locking("instance.first_account");
@@ -61,9 +60,7 @@ async fn ensure_home(db: &Db, master: &MasterKey, slug: &str, name: &str) -> Res
     let home = match ways_in::find_home(db, slug).await {
         Ok(home) => home,
         Err(error) if error.code() == Code::NotFound => {
-            let new = NewHome::prepare(slug, name, owner.id, master)?;
-            tenant::create_home(db, &new).await?;
-            new.id
+            home::create_for(db, master, slug, name, owner.id).await?
         }
         Err(error) => return Err(error),
     };
@@ -76,7 +73,7 @@ async fn ensure_home(db: &Db, master: &MasterKey, slug: &str, name: &str) -> Res
 }
 
 /// The account of that address, made without a password when it is missing; both that `up` makes run the instance.
-async fn account(db: &Db, email: &str, name: &str, built_in: bool) -> Result<Account> {
+pub(super) async fn account(db: &Db, email: &str, name: &str, built_in: bool) -> Result<Account> {
     let new = NewAccount {
         id: OperatorId::new(),
         email: email.into(),

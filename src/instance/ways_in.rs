@@ -4,7 +4,7 @@
 
 use secrecy::{ExposeSecret as _, SecretString};
 
-use super::store;
+use super::{first, store};
 use crate::auth::{self, TokenRequest};
 use crate::db::{Db, Op, SystemTx};
 use crate::error::{Code, Error, Result};
@@ -30,23 +30,26 @@ pub enum Mint {
 
 /// Mints a token of the built-in operator. The text is shown once.
 pub async fn token(db: &Db, mint: &Mint) -> Result<SecretString> {
-    let (home, role, admin) = match mint {
-        Mint::Home { slug, role } => (find_home(db, slug).await?, *role, false),
-        Mint::InstanceAdmin => (any_home(db).await?, Role::Viewer, true),
+    // Whoever can mint a token runs the instance: an owner's token may link a directory too. The instance admin's own
+    // reads nothing in any home.
+    let (home, role, scopes, instance_admin) = match mint {
+        Mint::Home { slug, role } => {
+            (find_home(db, slug).await?, *role, auth::token::scopes_of(*role), *role == Role::Owner)
+        }
+        Mint::InstanceAdmin => {
+            let scopes = Scopes { admin: true, ..Scopes::default() };
+            (any_home(db).await?, Role::Viewer, scopes, true)
+        }
     };
-    let operator = find_account(db, LOCAL).await?.id;
+    let operator = first::account(db, LOCAL, "local", true).await?.id;
     join(db, home, operator).await?;
     let request = TokenRequest {
         home,
         operator,
         label: "made on the machine".into(),
-        scopes: if admin {
-            Scopes::ALL
-        } else {
-            auth::token::scopes_of(role)
-        },
+        scopes,
         role_limit: Some(role),
-        instance_admin: admin,
+        instance_admin,
         days: limits::TOKEN_DAYS,
     };
     let (_, text) = auth::mint_token(db, &request).await?;
