@@ -158,8 +158,6 @@ pub const SANDBOX_OPEN_FILES: i64 = 16_384;
 
 // --- turns, commands, receipts ----------------------------------------------------------------------------------
 
-/// A diagnostic for people, in characters.
-pub const DIAGNOSTIC_MAX_CHARS: usize = 500;
 /// How often a running turn asks the database whether it shall end, when no notification comes.
 pub const CANCEL_POLL: Duration = Duration::from_secs(1);
 /// Age of the last confirmed renewal at which a process stops acting on what it claimed.
@@ -267,10 +265,6 @@ pub const SIGN_IN_FAILURES_MAX: i64 = 10;
 pub const SIGN_IN_WINDOW: Duration = Duration::from_secs(15 * 60);
 /// The last use of a token is written at most this often.
 pub const TOKEN_USE_PRECISION: Duration = Duration::from_secs(60);
-/// Port of `bazilion up` and `bazilion serve` when none is named.
-pub const DEFAULT_PORT: u16 = 8080;
-/// Turns at a time on one executor, when its configuration says nothing.
-pub const EXECUTOR_MAX_TURNS: usize = 4;
 // --- repository context and toolbox -----------------------------------------------------------------------------
 
 /// A target or a path of a file tool, in characters.
