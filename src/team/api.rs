@@ -29,6 +29,7 @@ pub fn router() -> OpenApiRouter<App> {
         .routes(routes!(user_md, set_user_md))
         .routes(routes!(list_profiles, create_profile))
         .routes(routes!(list_agents, spawn_agent))
+        .merge(super::live::router())
 }
 
 /// The Teams of the home.

@@ -7,6 +7,7 @@
 pub mod agent;
 pub mod api;
 pub mod link;
+mod live;
 pub mod model;
 pub mod policy;
 pub mod profile;
