@@ -14,9 +14,8 @@ use tokio::sync::broadcast::{Receiver, error::RecvError};
 use tokio::time::timeout;
 
 use super::{Since, since};
-use crate::app::App;
-use crate::db::wake::Wake;
-use crate::db::{Op, TenantTx};
+use crate::db::wake::{Wake, Wakes};
+use crate::db::{Db, Op, TenantTx};
 use crate::error::{Error, Result};
 use crate::http::sse::Frame;
 use crate::identity::Caller;
@@ -29,14 +28,15 @@ const LOOK: Op = Op::locking("events.look");
 /// The events behind `last`, then every later one. Without `last`, or when that past is no longer kept, the first frame
 /// is `reload` with the number to go on from. Ends when the caller may not read here any more.
 pub fn follow(
-    app: App,
+    db: Db,
+    wakes: &Wakes,
     caller: Caller,
     agent: AgentId,
     last: Option<i64>,
-) -> impl Stream<Item = Frame> + Send + 'static {
+) -> impl Stream<Item = Frame> + Send + use<> {
     let follower = Follower {
-        wakes: app.wakes.subscribe(),
-        app,
+        wakes: wakes.subscribe(),
+        db,
         caller,
         agent,
         last,
@@ -50,7 +50,7 @@ pub fn follow(
 
 struct Follower {
     wakes: Receiver<Wake>,
-    app: App,
+    db: Db,
     caller: Caller,
     agent: AgentId,
     last: Option<i64>,
@@ -69,8 +69,10 @@ impl Follower {
                 // Deleted, or not for this reader any more.
                 Err(Error::Refused(_)) => return None,
                 Err(error) => {
-                    let error = &error as &dyn std::error::Error;
-                    tracing::debug!(error, "events could not be read; trying again");
+                    tracing::debug!(
+                        error = &error as &dyn std::error::Error,
+                        "events could not be read; trying again"
+                    );
                     tokio::time::sleep(limits::EVENTS_POLL).await;
                 }
             }
@@ -79,7 +81,7 @@ impl Follower {
 
     async fn look(&mut self) -> Result<()> {
         let args = (self.agent, self.last);
-        match self.app.db.transact(&self.caller, LOOK, &args, look_in).await? {
+        match self.db.transact(&self.caller, LOOK, &args, look_in).await? {
             Since::Reload { seq } => {
                 self.last = Some(seq);
                 self.ready.push_back(Frame {

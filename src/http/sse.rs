@@ -122,6 +122,14 @@ mod tests {
         let stopping = CancellationToken::new();
         let response = respond(stream::pending(), stopping.clone());
         stopping.cancel();
-        assert!(response.into_body().collect().await.unwrap().to_bytes().is_empty());
+        assert!(
+            response
+                .into_body()
+                .collect()
+                .await
+                .unwrap()
+                .to_bytes()
+                .is_empty()
+        );
     }
 }

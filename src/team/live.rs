@@ -37,9 +37,6 @@ async fn follow(
         .transact(&caller, FIND, named.as_str(), agent::find)
         .await?;
     let last = sse::resume_after(&headers);
-    let stopping = app.stopping.clone();
-    Ok(sse::respond(
-        events::follow(app, caller, agent.id, last),
-        stopping,
-    ))
+    let frames = events::follow(app.db, &app.wakes, caller, agent.id, last);
+    Ok(sse::respond(frames, app.stopping))
 }
