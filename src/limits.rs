@@ -162,8 +162,6 @@ pub const SANDBOX_OPEN_FILES: i64 = 16_384;
 
 // --- turns, commands, receipts ----------------------------------------------------------------------------------
 
-/// A diagnostic for people, in characters.
-pub const DIAGNOSTIC_MAX_CHARS: usize = 500;
 /// How often a running turn asks the database whether it shall end, when no notification comes.
 pub const CANCEL_POLL: Duration = Duration::from_secs(1);
 /// Age of the last confirmed renewal at which a process stops acting on what it claimed.
@@ -246,6 +244,10 @@ pub const MODEL_MAX_TOKENS: u32 = 16_384;
 pub const ENGINE_TARBALL_MAX: u64 = 128 * MIB as u64;
 /// All files of the pinned engine, unpacked.
 pub const ENGINE_UNPACKED_MAX: u64 = 512 * MIB as u64;
+/// How long a registry may send nothing while a package is fetched.
+pub const ENGINE_FETCH_SILENCE: Duration = Duration::from_secs(60);
+/// How long the self-test of a new engine may take.
+pub const ENGINE_SELFTEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 // --- people and credentials -------------------------------------------------------------------------------------
 
@@ -271,10 +273,6 @@ pub const SIGN_IN_FAILURES_MAX: i64 = 10;
 pub const SIGN_IN_WINDOW: Duration = Duration::from_secs(15 * 60);
 /// The last use of a token is written at most this often.
 pub const TOKEN_USE_PRECISION: Duration = Duration::from_secs(60);
-/// Port of `bazilion up` and `bazilion serve` when none is named.
-pub const DEFAULT_PORT: u16 = 8080;
-/// Turns at a time on one executor, when its configuration says nothing.
-pub const EXECUTOR_MAX_TURNS: usize = 4;
 // --- repository context and toolbox -----------------------------------------------------------------------------
 
 /// A target or a path of a file tool, in characters.
@@ -359,8 +357,6 @@ pub const TOOLBOX_CONCURRENCY: usize = 8;
 pub const LAYOUT_FILES_MAX: usize = 10_000;
 /// Bytes laid out for one turn.
 pub const LAYOUT_TOTAL_MAX: usize = 512 * MIB;
-/// How long the self-test of a new engine may take.
-pub const ENGINE_SELFTEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 // --- serving ----------------------------------------------------------------------------------------------------
 
