@@ -79,6 +79,10 @@ pub const EVENTS_KEPT: Duration = Duration::from_hours(1);
 pub const EVENTS_BATCH: i64 = 1000;
 /// Events of one catch-up read.
 pub const EVENTS_PAGE: i64 = 500;
+/// A reader that no wake-up reached looks by itself this often.
+pub const EVENTS_POLL: Duration = Duration::from_secs(1);
+/// A comment keeps an event stream alive this often.
+pub const EVENTS_KEEP_ALIVE: Duration = Duration::from_secs(15);
 // --- the instance on one machine --------------------------------------------------------------------------------
 
 /// Port of `bazilion up` and `bazilion serve` when none is named.

@@ -4,3 +4,4 @@ pub mod extract;
 pub mod layers;
 pub mod paging;
 pub mod problem;
+pub mod sse;

@@ -73,7 +73,7 @@ pub async fn sign_in_link(db: &Db, email: &str) -> Result<String> {
 
 /// Where a link's secret is used up. The secret is no part of the path, which is logged.
 pub fn link_path(secret: &SecretString) -> String {
-    format!("/sign-in?link={}", secret.expose_secret())
+    format!("/sign-in/link/{}", secret.expose_secret())
 }
 
 /// The home of that slug.

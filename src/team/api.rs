@@ -36,6 +36,7 @@ pub fn router() -> OpenApiRouter<App> {
         .routes(routes!(move_agent))
         .routes(routes!(list_conversations, create_conversation))
         .routes(routes!(rename_conversation))
+        .merge(super::live::router())
 }
 
 /// The Teams of the home.

@@ -83,7 +83,7 @@ fn of(slug: &str, role: Role) -> Mint {
 
 async fn fresh_link(db: &Db, email: &str) -> secrecy::SecretString {
     let path = ways_in::sign_in_link(db, email).await.unwrap();
-    secrecy::SecretString::from(path.rsplit('=').next().unwrap().to_owned())
+    secrecy::SecretString::from(path.rsplit('/').next().unwrap().to_owned())
 }
 
 #[tokio::test]
