@@ -13,8 +13,8 @@
 //!
 //! `tests/it/architecture.rs` reads the `use` lines and fails on any other edge.
 
-pub mod approval;
 pub mod app;
+pub mod approval;
 pub mod auth;
 pub mod cli;
 pub mod clock;

@@ -4,10 +4,10 @@
 mod architecture;
 mod cli;
 mod database;
-mod queue;
 mod embedded;
 mod executor;
 mod instance;
 mod pi;
+mod queue;
 mod restored;
 mod support;

@@ -1,6 +1,6 @@
 //! What tests share.
 
 pub mod db;
-pub mod queue;
 pub mod docker;
 pub mod model;
+pub mod queue;
