@@ -18,13 +18,12 @@ pub mod approval;
 pub mod auth;
 pub mod cli;
 pub mod clock;
+pub mod coding;
 pub mod config;
 pub mod console;
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the one module that begins transactions"
-)]
+#[expect(clippy::disallowed_methods, reason = "the one module that begins transactions")]
 pub mod db;
+pub mod doctor;
 pub mod embedded;
 pub mod error;
 pub mod events;
@@ -38,9 +37,16 @@ pub mod limits;
 pub mod provider;
 pub mod queue;
 pub mod readiness;
+pub mod rehearsal;
+pub mod repo;
 pub mod routes;
 pub mod runtime;
 pub mod secret;
+pub mod server;
 pub mod team;
 pub mod telemetry;
 pub mod tenant;
+pub mod toolbox;
+pub mod turn;
+pub mod up;
+pub mod workspace;

@@ -17,7 +17,7 @@ use crate::ids::{HomeId, OperatorId};
 use crate::secret::{HomeKey, MasterKey};
 
 pub use store::{
-    find_home_by_slug_across_homes, memberships_across_homes, oldest_home_across_homes,
+    find_home_by_slug_across_homes, memberships_across_homes,
 };
 
 const CREATE_HOME: Op = Op::locking("tenant.create_home");

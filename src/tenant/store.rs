@@ -57,14 +57,6 @@ pub async fn find_home_by_slug_across_homes(
     Ok(id.map(HomeId::from))
 }
 
-/// The instance's first home.
-pub async fn oldest_home_across_homes(tx: &mut SystemTx) -> Result<Option<HomeId>> {
-    let id = sqlx::query_scalar!("SELECT id FROM homes ORDER BY created_at, id LIMIT 1")
-        .fetch_optional(tx.conn())
-        .await?;
-    Ok(id.map(HomeId::from))
-}
-
 /// The homes a person belongs to, by slug.
 pub async fn memberships_across_homes(
     tx: &mut SystemTx,

@@ -9,5 +9,7 @@ mod executor;
 mod instance;
 mod pi;
 mod queue;
+mod repo;
 mod restored;
 mod support;
+mod up;
