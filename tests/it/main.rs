@@ -3,6 +3,7 @@
 
 mod architecture;
 mod cli;
+mod coding;
 mod database;
 mod embedded;
 mod executor;
@@ -10,3 +11,4 @@ mod instance;
 mod pi;
 mod restored;
 mod support;
+mod workspace;

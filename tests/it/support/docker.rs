@@ -5,6 +5,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bazilion::executor::docker::{DockerConfig, DockerExecutor, identity_of};
@@ -18,7 +19,7 @@ use uuid::Uuid;
 
 /// One executor, one tiny image, one instance of its own: tests do not see each other's containers.
 pub struct Sandbox {
-    pub executor: DockerExecutor,
+    pub executor: Arc<DockerExecutor>,
     pub image: Image,
     pub instance: Uuid,
     pub directory: PathBuf,
@@ -44,12 +45,12 @@ impl Sandbox {
         let workspace = directory.join("workspace");
         fs::create_dir(&workspace).unwrap();
         let user = ordinary_user(&workspace);
-        let executor = DockerExecutor::new(DockerConfig {
+        let executor = Arc::new(DockerExecutor::new(DockerConfig {
             socket: socket(),
             base: directory.join("base"),
             toolbox_program: static_toolbox(),
             runtime: None,
-        });
+        }));
         executor
             .probe()
             .await
