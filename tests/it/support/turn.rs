@@ -175,7 +175,7 @@ impl Turn {
             },
             redaction: Arc::new(Redaction::new(&secrets.iter().map(|s| SecretString::from(*s)).collect::<Vec<_>>())),
             live: broadcast::channel(64).0,
-            prepared: Mutex::new(None),
+            prepared: Mutex::default(),
         };
         Self {
             session: Arc::new(session),
@@ -206,8 +206,6 @@ impl Turn {
 
     /// Ends the turn in order: nothing waits, the lease is released.
     pub async fn end(&self) -> bool {
-        // A background preparation may be under way: it holds the slot until it is done.
-        self.session.prepare().await;
         self.session.discard().await.unwrap();
         workspace::release(&self.session.db, &self.session.caller, self.lease.id()).await.unwrap()
     }
