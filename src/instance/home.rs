@@ -11,7 +11,6 @@ use crate::tenant::{self, NewHome};
 
 const ACCOUNT: Op = Op::locking("instance.account");
 const DEFAULTS: Op = Op::locking("instance.home_defaults");
-const FIND: Op = Op::locking("instance.find_home");
 
 /// The model of the profile `default` until somebody sets one: no provider is called this, and the Agent says so.
 pub const NO_MODEL: &str = "none:none";
@@ -32,22 +31,23 @@ pub async fn create(
     owner: &Owner,
 ) -> Result<HomeId> {
     let operator = ensure_account(db, owner).await?;
-    let home = NewHome::prepare(slug, name, operator, master)?;
+    create_for(db, master, slug, name, operator).await
+}
+
+/// Creates a home for an existing account.
+pub async fn create_for(
+    db: &Db,
+    master: &MasterKey,
+    slug: &str,
+    name: &str,
+    owner: OperatorId,
+) -> Result<HomeId> {
+    let home = NewHome::prepare(slug, name, owner, master)?;
     tenant::create_home(db, &home).await?;
     let args = (TeamId::new(), ProfileId::new());
     db.transact(&SystemTx::enter(home.id), DEFAULTS, &args, insert_defaults)
         .await?;
     Ok(home.id)
-}
-
-/// The home behind a slug.
-pub async fn find(db: &Db, slug: &str) -> Result<HomeId> {
-    db.system(FIND, slug, async |tx: &mut SystemTx, slug: &str| {
-        tenant::find_home_by_slug_across_homes(tx, slug)
-            .await?
-            .ok_or_else(Error::not_found)
-    })
-    .await
 }
 
 async fn ensure_account(db: &Db, owner: &Owner) -> Result<OperatorId> {

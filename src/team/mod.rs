@@ -6,8 +6,10 @@
 
 pub mod agent;
 pub mod api;
+pub mod conversation;
 pub mod link;
 pub mod model;
+pub mod policy;
 pub mod profile;
 pub mod store;
 

@@ -4,7 +4,8 @@ use bazilion::auth::{store as accounts, token};
 use bazilion::db::{Db, Op, SystemTx, TenantTx};
 use bazilion::error::Code;
 use bazilion::identity::Role;
-use bazilion::instance::{access, home};
+use bazilion::instance::ways_in::{self, Mint};
+use bazilion::instance::home;
 use bazilion::secret::MasterKey;
 use bazilion::team;
 
@@ -76,13 +77,43 @@ async fn two_homes_do_not_see_each_other() {
     assert_eq!(seen.unwrap_err().code(), Code::NotFound);
 }
 
+fn of(slug: &str, role: Role) -> Mint {
+    Mint::Home { slug: slug.into(), role }
+}
+
+async fn fresh_link(db: &Db, email: &str) -> secrecy::SecretString {
+    let path = ways_in::sign_in_link(db, email).await.unwrap();
+    secrecy::SecretString::from(path.rsplit('=').next().unwrap().to_owned())
+}
+
 #[tokio::test]
 async fn a_machine_token_is_of_one_home_and_one_role() {
     let test = TestDb::new().await;
     let db = test.connect().await.unwrap();
     let home = home_of(&db, "first").await;
-    for (role, admin) in [(Role::Viewer, false), (Role::Owner, true)] {
-        let text = access::token(&db, "first", role, admin).await.unwrap();
+    let minted = [
+        (
+            ways_in::token(&db, &of("first", Role::Viewer))
+                .await
+                .unwrap(),
+            Role::Viewer,
+            false,
+            vec!["read"],
+        ),
+        (
+            ways_in::token(&db, &of("first", Role::Owner)).await.unwrap(),
+            Role::Owner,
+            true,
+            vec!["read", "write", "approvals", "admin"],
+        ),
+        (
+            ways_in::token(&db, &Mint::InstanceAdmin).await.unwrap(),
+            Role::Viewer,
+            true,
+            vec!["admin"],
+        ),
+    ];
+    for (text, role, admin, scopes) in minted {
         let hash = token::hash(&text).unwrap();
         let found = db
             .system(
@@ -99,8 +130,9 @@ async fn a_machine_token_is_of_one_home_and_one_role() {
             (found.home, found.role_limit, found.instance_admin),
             (home, Some(role), admin)
         );
+        assert_eq!(found.scopes, scopes);
     }
-    let absent = access::token(&db, "nowhere", Role::Owner, false)
+    let absent = ways_in::token(&db, &of("nowhere", Role::Owner))
         .await
         .unwrap_err();
     assert_eq!(absent.code(), Code::NotFound);
@@ -111,9 +143,7 @@ async fn a_sign_in_link_works_once() {
     let test = TestDb::new().await;
     let db = test.connect().await.unwrap();
     home_of(&db, "first").await;
-    let link = access::sign_in_link(&db, "FIRST@example.org")
-        .await
-        .unwrap();
+    let link = fresh_link(&db, "FIRST@example.org").await;
     assert_eq!(
         bazilion::auth::use_link(&db, &link).await.unwrap().email,
         "first@example.org"
@@ -127,9 +157,7 @@ async fn a_sign_in_link_works_once() {
     );
 
     let late = test.connect_at(time::Duration::hours(2)).await.unwrap();
-    let link = access::sign_in_link(&db, "first@example.org")
-        .await
-        .unwrap();
+    let link = fresh_link(&db, "first@example.org").await;
     assert_eq!(
         bazilion::auth::use_link(&late, &link)
             .await

@@ -9,6 +9,8 @@ mod embedded;
 mod executor;
 mod instance;
 mod pi;
+mod queue;
+mod repo;
 mod restored;
 mod support;
 mod workspace;
