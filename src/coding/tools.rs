@@ -285,7 +285,7 @@ impl Tools {
 
     async fn read_file(&self, args: ReadArgs) -> Result<ToolAnswer, Failure> {
         match self.toolbox.read(&args.path, args.offset, args.limit).await? {
-            FileContent::Image { mime, data, .. } => Ok(ToolAnswer {
+            FileContent::Image { mime, base64: data, .. } => Ok(ToolAnswer {
                 content: vec![Block::Image { data, mime_type: mime }],
                 ..ToolAnswer::default()
             }),

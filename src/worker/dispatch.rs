@@ -254,12 +254,14 @@ async fn run_started(worker: &Arc<Worker>, claim: &Claim, prepared: Prepared, in
         prepared.transcript,
     );
     running.to_its_end(input).await;
-    let nudged = worker.app.db.transact(&claim.caller(), NUDGE, &(), async |tx: &mut TenantTx, (): &()| {
-        claim::nudge(tx, None).await
-    });
-    if let Err(error) = nudged.await {
+    let nudged = worker.app.db.transact(&claim.caller(), NUDGE, &(), nudge_in).await;
+    if let Err(error) = nudged {
         tracing::debug!(error = &error as &dyn std::error::Error, "waking what waited for a workspace");
     }
+}
+
+async fn nudge_in(tx: &mut TenantTx, (): &()) -> Result<u64> {
+    claim::nudge(tx, None).await
 }
 
 /// Synced before an Agent starts: a database that knows only lower numbers was taken back in time.
