@@ -49,4 +49,5 @@ pub mod tenant;
 pub mod toolbox;
 pub mod turn;
 pub mod up;
+pub mod worker;
 pub mod workspace;

@@ -14,6 +14,7 @@ pub mod output;
 pub mod receipt;
 pub mod session;
 pub(crate) mod store;
+pub mod tools;
 
 use crate::db::{Db, Op, SystemTx, TenantTx};
 use crate::error::{Error, Result};

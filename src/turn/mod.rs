@@ -189,6 +189,11 @@ pub async fn end_in(tx: &mut TenantTx, id: TurnId, fence: i64, end: &End) -> Res
     store::end(tx, id, fence, end).await
 }
 
+/// Ends what a dead process left running, in this home: what it did last is unknown.
+pub async fn lose_in(tx: &mut TenantTx, incarnation: IncarnationId) -> Result<u64> {
+    store::lose(tx, incarnation).await
+}
+
 /// The Agent's running turn.
 pub async fn active_in(tx: &mut TenantTx, agent: AgentId) -> Result<Option<Active>> {
     store::active(tx, agent).await

@@ -12,7 +12,7 @@ use time::OffsetDateTime;
 
 use super::store::lines as store;
 use crate::db::{Db, Op, TenantTx};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::identity::Caller;
 use crate::ids::{ConversationId, ItemId, TurnId};
 use crate::runtime::Ended;
@@ -66,6 +66,11 @@ impl Transcript {
             transcript.count(line);
         }
         Ok((transcript, lines))
+    }
+
+    /// Which conversation it is.
+    pub fn conversation(&self) -> ConversationId {
+        self.conversation
     }
 
     fn count(&mut self, line: &str) {
@@ -250,14 +255,6 @@ fn receipt_of(entry: &Value) -> Option<(String, String)> {
     }
     let call = message["toolCallId"].as_str()?.to_owned();
     Some((call, message["details"]["receiptId"].as_str()?.to_owned()))
-}
-
-/// The rows do not make the file that was left: nothing may be settled as done.
-pub(crate) fn disagrees() -> Error {
-    Error::Corrupt {
-        table: "transcript_lines",
-        what: "the stored lines are not the file that the engine left".into(),
-    }
 }
 
 #[cfg(test)]

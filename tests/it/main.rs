@@ -3,6 +3,7 @@
 
 mod architecture;
 mod cli;
+mod coding;
 mod database;
 mod embedded;
 mod executor;
@@ -14,3 +15,4 @@ mod restored;
 mod support;
 mod up;
 mod wire;
+mod workspace;
