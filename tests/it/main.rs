@@ -12,3 +12,4 @@ mod queue;
 mod repo;
 mod restored;
 mod support;
+mod up;
