@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! T5  main.rs
-//! T4  routes, server, worker, cli, up, embedded, rehearsal, doctor, bench     compose features
+//! T4  routes, server, web, worker, cli, up, embedded, rehearsal, doctor, bench     compose features
 //! T3  team, queue, approval, workspace, turn, coding, message                 features
 //! T2  tenant, auth, provider
 //! T1  app, readiness, db, http, console, executor, launcher, runtime, toolbox, repo, telemetry
@@ -38,6 +38,8 @@ pub mod readiness;
 pub mod routes;
 pub mod runtime;
 pub mod secret;
+pub mod server;
 pub mod team;
 pub mod telemetry;
 pub mod tenant;
+pub mod web;

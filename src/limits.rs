@@ -182,3 +182,20 @@ pub const TOKEN_USE_PRECISION: Duration = Duration::from_secs(60);
 pub const DEFAULT_PORT: u16 = 8080;
 /// Turns at a time on one executor, when its configuration says nothing.
 pub const EXECUTOR_MAX_TURNS: usize = 4;
+
+// Web pages and the server.
+
+/// Head of a request: first line and all header fields together.
+pub const REQUEST_HEAD_MAX: usize = 64 * 1024;
+/// Time for a request's head to arrive.
+pub const REQUEST_HEAD_TIME: Duration = Duration::from_secs(30);
+/// How long requests under way may take once the process stops.
+pub const DRAIN: Duration = Duration::from_secs(20);
+/// Pause after a connection could not be accepted.
+pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// A comment keeps an event stream alive this often.
+pub const EVENTS_KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// Body of a page's form with files: their limit, and room for text and part heads.
+pub const FORM_WITH_FILES_MAX: usize = 28 * MIB;
+/// Body of any other page's form.
+pub const FORM_MAX: usize = 512 * 1024;

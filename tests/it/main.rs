@@ -9,3 +9,4 @@ mod executor;
 mod pi;
 mod restored;
 mod support;
+mod web;
