@@ -14,18 +14,19 @@
 //! `tests/it/architecture.rs` reads the `use` lines and fails on any other edge.
 
 pub mod app;
+pub mod approval;
 pub mod auth;
 pub mod cli;
 pub mod clock;
+pub mod coding;
 pub mod config;
 pub mod console;
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the one module that begins transactions"
-)]
+#[expect(clippy::disallowed_methods, reason = "the one module that begins transactions")]
 pub mod db;
+pub mod doctor;
 pub mod embedded;
 pub mod error;
+pub mod events;
 pub mod executor;
 pub mod http;
 pub mod identity;
@@ -34,7 +35,10 @@ pub mod instance;
 pub mod launcher;
 pub mod limits;
 pub mod provider;
+pub mod queue;
 pub mod readiness;
+pub mod rehearsal;
+pub mod repo;
 pub mod routes;
 pub mod runtime;
 pub mod secret;
@@ -43,3 +47,7 @@ pub mod team;
 pub mod telemetry;
 pub mod tenant;
 pub mod web;
+pub mod toolbox;
+pub mod turn;
+pub mod up;
+pub mod workspace;

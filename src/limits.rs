@@ -37,8 +37,54 @@ pub const AGENT_NAME_MAX_CHARS: usize = 100;
 /// Shortest prefix of an id that names an Agent.
 pub const AGENT_ID_PREFIX_MIN: usize = 8;
 
+// --- queue and approvals ------------------------------------------------------------------------------------------
+
+/// Open items of one Agent.
+pub const AGENT_OPEN_ITEMS_MAX: usize = 20;
+/// Text of one item, in UTF-8 bytes.
+pub const ITEM_TEXT_MAX: usize = 64 * KIB;
+/// Files of one item.
+pub const ITEM_FILES_MAX: usize = 16;
+/// All files of one item together, in bytes.
+pub const ITEM_FILE_BYTES_MAX: usize = 25 * MIB;
+/// A file's name, in characters.
+pub const FILE_NAME_MAX_CHARS: usize = 255;
+/// A file's type, in characters.
+pub const MIME_TYPE_MAX_CHARS: usize = 200;
+/// Body of a submission, in bytes.
+pub const QUEUE_BODY_MAX: usize = 36 * MIB;
+/// One stored piece of a file, in bytes.
+pub const BLOB_CHUNK: usize = 256 * KIB;
+/// Bodies with files that one process takes in at a time; more wait their turn.
+pub const UPLOADS_AT_ONCE: usize = 8;
+/// A page of the queue, at most and by default.
+pub const QUEUE_PAGE_MAX: usize = 100;
+pub const QUEUE_PAGE_DEFAULT: usize = 50;
+/// Characters of a diagnostic's message.
+pub const DIAGNOSTIC_MAX_CHARS: usize = 500;
+/// How long text and bytes of an ended item are kept.
+pub const PAYLOAD_KEPT: Duration = Duration::from_hours(7 * 24);
+/// Items whose payload one background step expires.
+pub const EXPIRY_BATCH: i64 = 100;
+/// Time an approval waits for a decision.
+pub const APPROVAL_LIFE: Duration = Duration::from_hours(24);
+/// Lease of a process on its claims, and how often it is renewed.
+pub const CLAIM_LEASE: Duration = Duration::from_secs(30);
+pub const CLAIM_RENEWAL: Duration = Duration::from_secs(10);
+/// Pause before a head that could not start is looked at again without a wake-up.
+pub const GIVE_BACK_PAUSE: Duration = Duration::from_secs(1);
+/// How long durable live events are kept.
+pub const EVENTS_KEPT: Duration = Duration::from_hours(1);
+/// Events that one background step prunes.
+pub const EVENTS_BATCH: i64 = 1000;
+/// Events of one catch-up read.
+pub const EVENTS_PAGE: i64 = 500;
 // --- the instance on one machine --------------------------------------------------------------------------------
 
+/// Port of `bazilion up` and `bazilion serve` when none is named.
+pub const DEFAULT_PORT: u16 = 8080;
+/// Turns at a time on one executor, when its configuration says nothing.
+pub const EXECUTOR_MAX_TURNS: usize = 4;
 /// Oldest PostgreSQL that runs the migrations.
 pub const POSTGRES_MAJOR_MIN: u32 = 15;
 /// Connections that the embedded PostgreSQL takes.
@@ -109,6 +155,47 @@ pub const SANDBOX_MILLI_CPUS: u32 = 2000;
 pub const SANDBOX_TMP: u64 = 512 * MIB as u64;
 /// Open files of one process in a container: above it an engine with a small limit of its own starts nothing.
 pub const SANDBOX_OPEN_FILES: i64 = 16_384;
+
+// --- turns, commands, receipts ----------------------------------------------------------------------------------
+
+/// How often a running turn asks the database whether it shall end, when no notification comes.
+pub const CANCEL_POLL: Duration = Duration::from_secs(1);
+/// Age of the last confirmed renewal at which a process stops acting on what it claimed.
+pub const RENEWAL_AGE_MAX: Duration = Duration::from_secs(20);
+/// How often a process renews its incarnation.
+pub const HEARTBEAT: Duration = Duration::from_secs(10);
+/// How long an incarnation lives without renewal, by the database's clock.
+pub const INCARNATION_LEASE: Duration = Duration::from_secs(30);
+/// How long after the end of an incarnation's lease nobody judges it yet.
+pub const REAP_GRACE: Duration = Duration::from_secs(5);
+/// One command's text, in bytes.
+pub const COMMAND_MAX: usize = 4096;
+/// Seconds that a command may ask for.
+pub const COMMAND_SECONDS: std::ops::RangeInclusive<u64> = 1..=300;
+/// Components of a command's working directory.
+pub const COMMAND_CWD_PARTS: usize = 16;
+/// Commands of one turn.
+pub const COMMANDS_PER_TURN: usize = 64;
+/// How often the output so far is shown while a command runs, at most.
+pub const TAIL_INTERVAL: Duration = Duration::from_millis(250);
+/// Ended receipts kept of a Team.
+pub const RECEIPTS_KEPT: i64 = 20;
+/// Age at which an ended receipt is no longer shown, and deleted.
+pub const RECEIPT_LIFE: Duration = Duration::from_secs(7 * 24 * 3600);
+/// Age, from its start, at which a receipt no longer applies.
+pub const RECEIPT_FRESH: Duration = Duration::from_secs(15 * 60);
+/// Hints that one receipt carries.
+pub const HINTS_MAX: usize = 8;
+/// Shortest secret that is looked for in output; shorter ones would only mangle it.
+pub const REDACT_MIN: usize = 4;
+/// How long a worker waits between two looks for work when no wake-up comes.
+pub const DISPATCH_POLL: Duration = Duration::from_secs(1);
+/// How often leftovers are swept and expired things pruned.
+pub const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
+/// Receipts that one pruning transaction deletes.
+pub const PRUNE_BATCH: i64 = 500;
+/// How long a stopping worker waits for what it cancelled.
+pub const STOP_GRACE: Duration = Duration::from_secs(25);
 // --- runtime ----------------------------------------------------------------------------------------------------
 
 /// Longest line that Pi may write, on its standard output or into a session file; images travel inside lines.
@@ -178,10 +265,6 @@ pub const SIGN_IN_FAILURES_MAX: i64 = 10;
 pub const SIGN_IN_WINDOW: Duration = Duration::from_secs(15 * 60);
 /// The last use of a token is written at most this often.
 pub const TOKEN_USE_PRECISION: Duration = Duration::from_secs(60);
-/// Port of `bazilion up` and `bazilion serve` when none is named.
-pub const DEFAULT_PORT: u16 = 8080;
-/// Turns at a time on one executor, when its configuration says nothing.
-pub const EXECUTOR_MAX_TURNS: usize = 4;
 
 // Web pages and the server.
 
@@ -189,8 +272,6 @@ pub const EXECUTOR_MAX_TURNS: usize = 4;
 pub const REQUEST_HEAD_MAX: usize = 64 * 1024;
 /// Time for a request's head to arrive.
 pub const REQUEST_HEAD_TIME: Duration = Duration::from_secs(30);
-/// How long requests under way may take once the process stops.
-pub const DRAIN: Duration = Duration::from_secs(20);
 /// Pause after a connection could not be accepted.
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// A comment keeps an event stream alive this often.
@@ -199,3 +280,110 @@ pub const EVENTS_KEEP_ALIVE: Duration = Duration::from_secs(15);
 pub const FORM_WITH_FILES_MAX: usize = 28 * MIB;
 /// Body of any other page's form.
 pub const FORM_MAX: usize = 512 * 1024;
+// --- repository context and toolbox -----------------------------------------------------------------------------
+
+/// A target or a path of a file tool, in characters.
+pub const REPO_PATH_MAX_CHARS: usize = 4096;
+/// Nested directories below the root that a scope may have.
+pub const REPO_DEPTH_MAX: usize = 16;
+/// Components of a target: the directories and a file.
+pub const REPO_TARGET_PARTS_MAX: usize = REPO_DEPTH_MAX + 1;
+/// Directories that a file tool descends below the root.
+pub const FILE_DEPTH_MAX: usize = 64;
+/// One `AGENTS.md`.
+pub const INSTRUCTION_FILE_MAX: usize = 64 * KIB;
+/// All `AGENTS.md` of a scope together.
+pub const INSTRUCTIONS_TOTAL_MAX: usize = 128 * KIB;
+/// Files that command suggestions are read from.
+pub const COMMAND_SOURCES_MAX: usize = 32;
+/// One such file.
+pub const COMMAND_SOURCE_MAX: usize = 64 * KIB;
+/// All such files together.
+pub const COMMAND_SOURCES_TOTAL_MAX: usize = 256 * KIB;
+/// Command suggestions of one report.
+pub const COMMAND_CANDIDATES_MAX: usize = 32;
+/// A suggested command, in characters.
+pub const COMMAND_CANDIDATE_MAX_CHARS: usize = 4096;
+/// A serialised repository context report.
+pub const CONTEXT_REPORT_MAX: usize = 256 * KIB;
+/// Git metadata that is copied for one report.
+pub const GIT_COPY_MAX: usize = 64 * MIB;
+/// Files and directories of that copy.
+pub const GIT_COPY_ENTRIES_MAX: usize = 16_384;
+/// Time for the copy.
+pub const GIT_COPY_TIMEOUT: Duration = Duration::from_millis(2500);
+/// Time for the copy and the reading of its state together.
+pub const GIT_TIMEOUT: Duration = Duration::from_secs(5);
+/// A repository's `config`; larger ones are refused.
+pub const GIT_CONFIG_MAX: usize = 256 * KIB;
+/// Readers of Git state that may hang at once before new ones are refused.
+pub const GIT_STUCK_MAX: usize = 4;
+/// A patch of the working tree.
+pub const DIFF_MAX: usize = MIB;
+/// A file that a patch shows line by line; larger ones are named only.
+pub const DIFF_FILE_MAX: usize = 4 * MIB;
+/// Time for a patch.
+pub const DIFF_TIMEOUT: Duration = Duration::from_secs(20);
+/// Manifests and lockfiles hashed for one receipt, together.
+pub const IDENTITY_TOTAL_MAX: usize = 4 * MIB;
+/// Text of one `read` call.
+pub const READ_MAX: usize = 64 * KIB;
+/// Bytes that one `read` call looks through to reach its first line.
+pub const READ_SCAN_MAX: usize = 256 * MIB;
+/// An image that `read` hands back.
+pub const READ_IMAGE_MAX: usize = 5 * MIB;
+/// A file that `write` or `edit` makes.
+pub const WRITE_MAX: usize = 4 * MIB;
+/// Replacements of one `edit` call.
+pub const EDITS_MAX: usize = 100;
+/// Entries that one `ls` call lists.
+pub const LS_MAX: usize = 500;
+/// Results of one `find` or `grep` call.
+pub const SEARCH_RESULTS_MAX: usize = 200;
+/// Files and directories that one search visits.
+pub const SEARCH_ENTRIES_MAX: usize = 200_000;
+/// A file that `grep` looks into.
+pub const SEARCH_FILE_MAX: usize = 4 * MIB;
+/// Text of one search answer.
+pub const SEARCH_OUTPUT_MAX: usize = 64 * KIB;
+/// Characters of one line that `grep` shows.
+pub const SEARCH_LINE_MAX_CHARS: usize = 500;
+/// Lines around a hit.
+pub const SEARCH_CONTEXT_MAX: usize = 10;
+/// Time for one search.
+pub const SEARCH_TIMEOUT: Duration = Duration::from_secs(10);
+/// A `.gitignore` that a search reads; a larger one is not applied.
+pub const IGNORE_FILE_MAX: usize = 256 * KIB;
+/// A search pattern, in bytes.
+pub const SEARCH_PATTERN_MAX: usize = 1024;
+/// One message on the toolbox's streams.
+pub const TOOLBOX_FRAME_MAX: usize = 16 * MIB;
+/// Requests that a toolbox works on at once; more wait on the stream.
+pub const TOOLBOX_CONCURRENCY: usize = 8;
+/// Files laid out read-only for the commands of one turn.
+pub const LAYOUT_FILES_MAX: usize = 10_000;
+/// Bytes laid out for one turn.
+pub const LAYOUT_TOTAL_MAX: usize = 512 * MIB;
+/// How long the self-test of a new engine may take.
+pub const ENGINE_SELFTEST_TIMEOUT: Duration = Duration::from_secs(60);
+
+// --- serving ----------------------------------------------------------------------------------------------------
+
+/// Pause between two looks at what an instance needs.
+pub const READINESS_PERIOD: Duration = Duration::from_secs(10);
+/// How long one look at the database may take.
+pub const READINESS_PATIENCE: Duration = Duration::from_secs(3);
+/// How long requests under way may take to end after the stop.
+pub const SERVER_DRAIN: Duration = Duration::from_secs(5);
+/// Database connections of one process.
+pub const DB_CONNECTIONS: u32 = 24;
+/// Lines of a conversation on one page.
+pub const MESSAGES_PER_PAGE: i64 = 100;
+/// Receipts of one turn that a page of its conversation shows.
+pub const RECEIPTS_PER_TURN_SHOWN: i64 = 200;
+/// Event streams that one person may hold open in one process.
+pub const EVENT_STREAMS_PER_OPERATOR: usize = 24;
+/// After this long a page's event stream ends, and the browser's next one is authorised anew.
+pub const EVENT_STREAM_LIFE: Duration = Duration::from_secs(10 * 60);
+/// A page looks for a running command's new output this often.
+pub const LIVE_TAIL_EVERY: Duration = Duration::from_millis(700);

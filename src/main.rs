@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use bazilion::cli::{self, Cli, Ran, ServerCommand};
 use bazilion::console::output::to_stderr;
-use bazilion::telemetry;
+use bazilion::{doctor, instance, telemetry, up};
 
 fn main() -> ExitCode {
     // The only TLS stack; every HTTP client of the process asks for it.
@@ -42,14 +42,17 @@ async fn run(cli: Cli) -> ExitCode {
 }
 
 async fn serve(command: ServerCommand) -> ExitCode {
-    let verb = match command {
-        ServerCommand::Up(_) => "up",
-        ServerCommand::Serve(_) => "serve",
-        ServerCommand::Migrate(_) => "migrate",
-        ServerCommand::Doctor(_) => "doctor",
-        ServerCommand::Bench(_) => "bench",
-        ServerCommand::Instance(_) => "instance",
-    };
+    match command {
+        ServerCommand::Up(up) => Box::pin(up::run(up)).await,
+        ServerCommand::Doctor(verb) => Box::pin(doctor::run(verb)).await,
+        ServerCommand::Instance(verb) => Box::pin(instance::verbs::run(verb)).await,
+        ServerCommand::Migrate(verb) => Box::pin(instance::verbs::migrate(verb)).await,
+        ServerCommand::Serve(_) => missing("serve"),
+        ServerCommand::Bench(_) => missing("bench"),
+    }
+}
+
+fn missing(verb: &str) -> ExitCode {
     to_stderr(&format!("bazilion: this build does not have `{verb}`"));
     ExitCode::FAILURE
 }

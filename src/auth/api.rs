@@ -122,6 +122,7 @@ async fn create_token(
         id,
         role,
         scopes: own,
+        instance_admin,
         ..
     } = *caller.actor()
     else {
@@ -142,7 +143,7 @@ async fn create_token(
         label: new.label,
         scopes,
         role_limit: Some(role),
-        instance_admin: false,
+        instance_admin: instance_admin && scopes.admin,
         days: new.days.unwrap_or(limits::TOKEN_DAYS),
     };
     let (id, text) = super::mint_token(&app.db, &request).await?;

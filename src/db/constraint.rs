@@ -26,3 +26,8 @@ pub fn expect_one(affected: u64, refusal: impl FnOnce() -> Error) -> Result<()> 
         Err(refusal())
     }
 }
+
+/// Whether the error is the violation of this constraint.
+pub fn is_violation(error: &Error, name: &str) -> bool {
+    matches!(error, Error::Db(sqlx::Error::Database(db)) if db.constraint() == Some(name))
+}

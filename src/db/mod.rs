@@ -1,5 +1,6 @@
 //! PostgreSQL: the pool, migrations, transactions, wake-ups.
 
+pub(crate) mod codec;
 pub mod constraint;
 mod store;
 pub mod tx;

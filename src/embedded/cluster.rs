@@ -86,14 +86,13 @@ impl Cluster {
 
     /// How to connect as `role`.
     pub fn options(&self, role: Role) -> PgConnectOptions {
-        PgConnectOptions::new_without_pgpass()
-            .socket(&self.socket)
-            .port(5432)
-            .ssl_mode(PgSslMode::Disable)
-            .username(role.name())
-            .password(self.passwords.of(role).expose_secret())
-            .database(DATABASE)
-            .application_name("bazilion")
+        options(&self.socket, &self.passwords, role)
+    }
+
+    /// How to connect to the database of a directory that another process holds and serves.
+    pub fn options_of_running(layout: &Layout, role: Role) -> Result<PgConnectOptions, Obstacle> {
+        let passwords = Passwords::load(layout)?;
+        Ok(options(&layout.socket_place(), &passwords, role))
     }
 
     /// A URL for other programs of this machine, as the role that can only read.
@@ -191,6 +190,17 @@ impl Drop for Cluster {
     fn drop(&mut self) {
         self.process.signal(Signal::INT);
     }
+}
+
+fn options(socket: &Path, passwords: &Passwords, role: Role) -> PgConnectOptions {
+    PgConnectOptions::new_without_pgpass()
+        .socket(socket)
+        .port(5432)
+        .ssl_mode(PgSslMode::Disable)
+        .username(role.name())
+        .password(passwords.of(role).expose_secret())
+        .database(DATABASE)
+        .application_name("bazilion")
 }
 
 fn escape(byte: u8) -> String {

@@ -83,6 +83,11 @@ impl Layout {
         self.root.join("state")
     }
 
+    /// The turns' private directories; of this server alone.
+    pub fn turns(&self) -> PathBuf {
+        self.state().join("turns")
+    }
+
     /// The major version that made the cluster, if there is one.
     pub fn cluster_major(&self) -> Option<u32> {
         fs::read_to_string(self.cluster().join("PG_VERSION"))
@@ -129,9 +134,7 @@ impl Layout {
     /// A directory for the socket, made for the user who runs PostgreSQL: below the data directory, or a short one
     /// when that path would be too long for a socket.
     pub fn socket_dir(&self, account: Option<&Account>) -> Result<PathBuf, Obstacle> {
-        let near = self.postgres().join("run");
-        let fits = near.join(SOCKET_NAME).as_os_str().len() <= SOCKET_PATH_MAX;
-        let dir = if fits { near } else { self.short_socket_dir() };
+        let dir = self.socket_place();
         make_dir(&dir, 0o700)?;
         own(&dir, account)?;
         let meta =
@@ -147,6 +150,13 @@ impl Layout {
             ));
         }
         Ok(dir)
+    }
+
+    /// Where the socket's directory is: below the data directory, or a short one.
+    pub(super) fn socket_place(&self) -> PathBuf {
+        let near = self.postgres().join("run");
+        let fits = near.join(SOCKET_NAME).as_os_str().len() <= SOCKET_PATH_MAX;
+        if fits { near } else { self.short_socket_dir() }
     }
 
     fn short_socket_dir(&self) -> PathBuf {

@@ -23,8 +23,12 @@ use crate::ids::{AgentId, HomeId, IncarnationId, LeaseId, ReceiptId, TeamId};
 use crate::limits::{SANDBOX_MEMORY, SANDBOX_MILLI_CPUS, SANDBOX_PIDS, SANDBOX_TMP};
 
 pub mod docker;
+pub mod hints;
 pub mod images;
 mod labels;
+pub mod output;
+pub mod redact;
+pub mod styling;
 
 pub use crate::launcher::Frame;
 

@@ -8,6 +8,7 @@ pub mod agent;
 pub mod api;
 pub mod link;
 pub mod model;
+pub mod policy;
 pub mod profile;
 pub mod store;
 

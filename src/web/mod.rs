@@ -4,11 +4,13 @@
 //! - Every change is a form post from our own origin with a token that is bound to the session.
 //! - What people, models and repositories wrote is text: it is escaped or, as Markdown, sanitised.
 
+mod adapt;
 mod agent;
 mod events;
 mod form;
 mod homes;
 mod markdown;
+mod queue;
 mod session;
 mod sign_in;
 mod team;
@@ -17,8 +19,8 @@ pub mod views;
 
 use axum::extract::DefaultBodyLimit;
 use axum::response::Redirect;
-use axum::routing::get;
-use axum::{Router, middleware};
+use axum::routing::{get, post};
+use axum::{Extension, Router, middleware};
 
 use crate::app::App;
 use crate::http::{assets, layers, page};
@@ -50,13 +52,25 @@ pub fn router(app: &App) -> Router<App> {
 }
 
 fn home() -> Router<App> {
+    let queue = Router::new()
+        .route("/queue", get(queue::panel).post(queue::add))
+        .route("/queue/pause", post(queue::pause))
+        .route("/queue/resume", post(queue::resume))
+        .route("/queue/stop", post(queue::stop))
+        .route("/queue/{item}", get(queue::show_edit).post(queue::edit))
+        .route("/queue/{item}/remove", post(queue::remove))
+        .route("/queue/{item}/reconcile", post(queue::reconcile))
+        .layer(DefaultBodyLimit::max(limits::FORM_WITH_FILES_MAX));
     let agent = Router::new()
         .route("/", get(agent::show))
         .route("/messages", get(agent::messages))
         .route("/state", get(agent::state))
-        .route("/events", get(events::stream));
+        .route("/events", get(events::stream))
+        .merge(queue)
+        .layer(Extension(events::Streams::default()));
     Router::new()
         .route("/", get(homes::home))
         .route("/teams/{team}", get(team::show))
+        .route("/teams/{team}/receipts/{receipt}", get(team::receipt))
         .nest("/agents/{agent}", agent)
 }

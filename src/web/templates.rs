@@ -6,18 +6,20 @@ use http::{HeaderValue, header};
 
 use super::session;
 use super::views::{
-    AgentHead, AgentRow, CommandCard, Composer, HomeRow, ItemRow, MessageView, QueuePanel, TeamRow, TurnView, Wait,
+    AgentHead, AgentRow, CommandCard, Composer, HomeRow, ItemRow, MessageView, Moment, QueuePanel, TeamRow, TurnView, Wait,
 };
 use crate::auth::extract::WebCaller;
 use crate::error::{Error, Result};
 use crate::http::assets;
 
+/// Renders a part of a page.
+pub fn render_part(part: &impl Template) -> Result<String> {
+    part.render().map_err(|e| Error::internal("rendering a page", e))
+}
+
 /// Renders a page. Pages hold what belongs to one person: no cache keeps them.
 pub fn render(page: &impl Template) -> Result<Response> {
-    let html = page
-        .render()
-        .map_err(|e| Error::internal("rendering a page", e))?;
-    let mut response = Html(html).into_response();
+    let mut response = Html(render_part(page)?).into_response();
     response
         .headers_mut()
         .insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -194,6 +196,21 @@ pub struct EditPage {
     pub notice: Option<String>,
     /// What was typed when somebody else was faster.
     pub attempted: Option<String>,
-    pub max_files: usize,
-    pub max_bytes: usize,
+    pub composer: Composer,
+    /// What the text field begins with.
+    pub text: String,
+}
+
+/// One receipt with its output: for those who may see the Team's receipts.
+#[derive(Template)]
+#[template(path = "receipt.html")]
+pub struct ReceiptPage {
+    pub shell: Shell,
+    pub team: String,
+    pub team_href: String,
+    pub card: CommandCard,
+    pub started: Moment,
+    pub finished: Option<Moment>,
+    pub total: String,
+    pub environment: String,
 }

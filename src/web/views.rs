@@ -1,4 +1,4 @@
-//! What pages show, as plain values, and the adapters that make them from the domain's types.
+//! What pages show, as plain values and words. [`super::adapt`] makes them from the domain's types.
 //!
 //! Templates decide nothing: words, classes and links are chosen here, so a page's meaning is tested without a browser.
 
@@ -8,14 +8,9 @@ use time::OffsetDateTime;
 use time::macros::format_description;
 
 use super::markdown;
+use crate::coding::receipt;
 use crate::console::output::visible;
-use crate::identity::Caller;
-use crate::ids::RequestId;
-use crate::tenant::permission::{self, Action};
-use crate::{limits, team};
-
-/// The name of the provider that only rehearses.
-const REHEARSAL: &str = "rehearsal";
+use crate::queue::{Reason, Status, WaitingFor};
 
 /// Lines of a failed command's output that stay in sight.
 const END_LINES: usize = 12;
@@ -195,7 +190,7 @@ impl CommandCard {
 pub struct QueuePanel {
     pub base: String,
     pub paused: bool,
-    pub reason: Option<String>,
+    pub reason: Option<&'static str>,
     pub revision: i64,
     pub open: Vec<ItemRow>,
     pub history: Vec<ItemRow>,
@@ -307,131 +302,59 @@ pub fn short(id: &str) -> String {
 }
 
 /// What an item's status is called and how it looks.
-pub fn item_state(status: &str) -> State {
-    match status {
-        "pending" => State::new("pending", "idle"),
-        "claimed" => State::new("claimed", "busy"),
-        "running" => State::new("running", "busy"),
-        "held" => State::new("held", "warn"),
-        "uncertain" => State::new("uncertain", "warn"),
-        "completed" => State::new("completed", "good"),
-        "failed" => State::new("failed", "bad"),
-        "superseded" => State::new("superseded", "idle"),
-        _ => State::new("cancelled", "idle"),
+pub fn item_state(status: Status) -> State {
+    let class = match status {
+        Status::Pending | Status::Superseded | Status::Cancelled => "idle",
+        Status::Claimed | Status::Running => "busy",
+        Status::Held | Status::Uncertain => "warn",
+        Status::Completed => "good",
+        Status::Failed => "bad",
+    };
+    State::new(status.as_str(), class)
+}
+
+/// What a command's state is called and how it looks.
+pub fn command_state(state: receipt::State) -> State {
+    use receipt::State::*;
+    match state {
+        Running => State::new("running", "busy"),
+        Succeeded => State::new("succeeded", "good"),
+        Failed => State::new("failed", "bad"),
+        TimedOut => State::new("timed out", "bad"),
+        Cancelled => State::new("cancelled", "idle"),
+        Blocked => State::new("blocked", "warn"),
+        Interrupted => State::new("interrupted", "warn"),
     }
 }
 
 /// What an item waits for, as the end of a sentence.
-pub fn waiting_for(word: &str) -> &'static str {
-    match word {
-        "agent" => "waits for the work before it",
-        "workspace" => "waits for the Team's directory",
-        "recovery" => "waits for a recovery",
-        "executor" => "waits for the container engine",
-        "engine" => "waits for the Agent engine",
-        "provider" => "waits for the model provider",
-        "approval" => "waits for an approval",
-        _ => "waits for Resume",
+pub fn waiting_for(what: WaitingFor) -> &'static str {
+    match what {
+        WaitingFor::Agent => "waits for the work before it",
+        WaitingFor::Workspace => "waits for the Team's directory",
+        WaitingFor::Recovery => "waits for a recovery",
+        WaitingFor::Executor => "waits for the container engine",
+        WaitingFor::Engine => "waits for the Agent engine",
+        WaitingFor::Provider => "waits for the model provider",
+        WaitingFor::Approval => "waits for an approval",
+        WaitingFor::Pause => "waits for Resume",
     }
 }
 
-/// Why a queue is paused.
-pub fn pause_reason(word: Option<&str>) -> Option<String> {
-    let sentence = match word? {
-        "operator" => "Paused by a person. New messages are stored and wait for Resume.",
-        "operator_stop" => "Stopped by a person. Nothing more starts before Resume.",
-        "telegram" => "Paused from Telegram. Nothing starts before Resume.",
-        "interrupted" => {
-            "Paused because work was interrupted and its outcome is unknown. Look at the uncertain item, close it, then Resume."
+/// Why a queue is paused, and what ends it.
+pub fn pause_reason(reason: Reason) -> &'static str {
+    match reason {
+        Reason::Operator => "Paused by a person. New messages are stored and wait for Resume.",
+        Reason::OperatorStop => "Stopped by a person. Nothing more starts before Resume.",
+        Reason::Telegram => "Paused from Telegram. Nothing starts before Resume.",
+        Reason::Interrupted => {
+            "Paused because work was interrupted and its outcome is unknown. Look at the uncertain item and close it, \
+             then Resume."
         }
-        "preparation" => {
+        Reason::Preparation => {
             "Paused because a turn could not be prepared several times. See the item's diagnostic, then Resume."
         }
-        "restored" => "Paused because this home was restored from a backup. Check it, then Resume.",
-        _ => "Paused.",
-    };
-    Some(sentence.into())
-}
-
-/// Where a Team's files are, in words; never the directory itself.
-pub fn root(root: &team::Root) -> String {
-    match root {
-        team::Root::Managed => "managed directory".into(),
-        team::Root::Linked { .. } => "linked directory".into(),
-    }
-}
-
-/// An Agent as it is listed.
-pub fn agent_state(agent: &team::Agent) -> State {
-    match agent.status {
-        team::AgentStatus::Archived => State::new("archived", "idle"),
-        _ => State::new("idle", "idle"),
-    }
-}
-
-/// Items of an Agent that wait or run.
-pub fn open_items(_: &team::Agent) -> i64 {
-    0
-}
-
-/// What waits for a person.
-pub fn waits(_: &[AgentRow]) -> Vec<Wait> {
-    Vec::new()
-}
-
-/// Whether a caller may send, edit and control.
-pub fn may_operate(caller: &Caller) -> bool {
-    permission::require(caller, Action::Operate).is_ok()
-}
-
-/// The Agent of a page.
-pub fn agent_head(home: &str, agent: &team::Agent, team: &team::Team, model: String) -> AgentHead {
-    AgentHead {
-        name: agent.name.clone(),
-        href: format!("/h/{home}/agents/{}", agent.id),
-        team: team.name.clone(),
-        team_href: format!("/h/{home}/teams/{}", team.slug),
-        scripted: is_scripted(&model),
-        model,
-        state: agent_state(agent),
-    }
-}
-
-/// Whether a model belongs to the rehearsal provider, whose answers are scripted.
-pub fn is_scripted(model: &str) -> bool {
-    model.split('/').next() == Some(REHEARSAL)
-}
-
-/// The form of a new message, with a request id that makes posting it twice one request.
-pub fn composer(agent: &team::Agent, may_operate: bool) -> Composer {
-    let conversation = agent.selection.conversation_id;
-    let archived = matches!(agent.status, team::AgentStatus::Archived);
-    Composer {
-        request_id: RequestId::new().to_string(),
-        expected_conversation: conversation.map_or_else(|| "none".into(), |id| id.to_string()),
-        expected_revision: agent.selection.revision,
-        may_send: may_operate && !archived,
-        why_not: if archived {
-            "This Agent is archived. Its conversation stays readable."
-        } else {
-            "You may read here. To write, ask an owner for the role operator."
-        },
-        max_files: limits::CLI_FILES_MAX,
-        max_bytes: limits::CLI_FILES_BYTES_MAX as usize,
-    }
-}
-
-/// A queue in which nothing is.
-pub fn empty_queue(agent_href: &str, may_control: bool) -> QueuePanel {
-    QueuePanel {
-        base: format!("{agent_href}/queue"),
-        paused: false,
-        reason: None,
-        revision: 0,
-        open: Vec::new(),
-        history: Vec::new(),
-        may_control,
-        notice: None,
+        Reason::Restored => "Paused because this home was restored from a backup. Check it, then Resume.",
     }
 }
 

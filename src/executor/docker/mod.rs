@@ -234,7 +234,7 @@ impl Executor for DockerExecutor {
     }
 
     async fn remove(&self, identity: &Identity) -> Result<CleanupProof, CleanupUncertain> {
-        remove::remove(self, identity).await
+        Box::pin(remove::remove(self, identity)).await
     }
 
     async fn list_ours(&self, instance: Uuid) -> Result<Vec<Found>, ExecutorError> {

@@ -36,7 +36,7 @@ pub struct Package {
     pub sha512: &'static str,
     /// Where it goes below the installation.
     folder: &'static str,
-    /// What is unpacked of it; everything when empty.
+    /// The paths that are unpacked of it, with all below them; everything when empty.
     only: &'static [&'static str],
 }
 
@@ -45,7 +45,11 @@ const PI: Package = Package {
     version: PI_VERSION,
     sha512: "zX1BVEsshx7A2MRuQ6jfr3RJGWw4Wn+vLq5ZfmlvS1RskhRmByaSZVXH/zcwRrWHO7qPgs98pNCbPOEti/t0fQ==",
     folder: "app/node_modules/@earendil-works/pi-coding-agent",
-    only: &[],
+    only: &[
+        "package.json",
+        "dist/bundle",
+        "dist/modes/interactive/theme",
+    ],
 };
 
 const JITI: Package = Package {
@@ -457,7 +461,7 @@ fn unpack(
                 path: path.display().to_string(),
             });
         };
-        if !package.only.is_empty() && !package.only.iter().any(|only| Path::new(only) == inner) {
+        if !package.only.is_empty() && !package.only.iter().any(|only| inner.starts_with(only)) {
             continue;
         }
         let file = format!("{}/{}", package.folder, inner.display());

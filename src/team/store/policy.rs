@@ -1,8 +1,11 @@
 //! SQL of the Team's policy edges.
 
+use uuid::Uuid;
+
 use crate::db::TenantTx;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::ids::{AgentId, TeamId};
+use crate::team::policy::{self, Edge, Effect, End, Party, TeamPolicy};
 
 /// The edges every new member gets: the user to it and back, and both ways with each Agent of the Team.
 pub async fn insert_default_edges(tx: &mut TenantTx, team: TeamId, agent: AgentId) -> Result<()> {
@@ -56,4 +59,66 @@ async fn raise_revision(tx: &mut TenantTx, team: TeamId) -> Result<()> {
     .execute(tx.conn())
     .await?;
     Ok(())
+}
+
+/// The policies of some Teams, with the edges that the question can use.
+pub async fn load(tx: &mut TenantTx, source: Party, target: Party) -> Result<Vec<TeamPolicy>> {
+    let teams: Vec<Uuid> = policy::teams_of(source, target)
+        .into_iter()
+        .map(TeamId::uuid)
+        .collect();
+    let id_of = |party| match party {
+        Party::User => None,
+        Party::Agent { id, .. } => Some(AgentId::uuid(id)),
+    };
+    let rows = sqlx::query!(
+        r#"SELECT t.id AS team_id, t.policy_revision, e.source AS "source?", e.source_agent_id,
+                  e.target AS "target?", e.target_agent_id, e.effect AS "effect?"
+           FROM teams t
+           LEFT JOIN policy_edges e ON e.home_id = t.home_id AND e.team_id = t.id
+               AND (e.source_agent_id IS NULL OR e.source_agent_id = $3)
+               AND (e.target_agent_id IS NULL OR e.target_agent_id = $4)
+           WHERE t.home_id = $1 AND t.id = ANY ($2)
+           ORDER BY t.id"#,
+        tx.home().uuid(),
+        &teams,
+        id_of(source),
+        id_of(target),
+    )
+    .fetch_all(tx.conn())
+    .await?;
+    let mut policies: Vec<TeamPolicy> = Vec::new();
+    for row in rows {
+        let team = TeamId::from(row.team_id);
+        if policies.last().is_none_or(|last| last.team != team) {
+            policies.push(TeamPolicy {
+                team,
+                revision: row.policy_revision,
+                edges: Vec::new(),
+            });
+        }
+        if let (Some(from), Some(to), Some(effect)) = (row.source, row.target, row.effect)
+            && let Some(policy) = policies.last_mut()
+        {
+            policy.edges.push(Edge {
+                team_id: team,
+                source: end(&from, row.source_agent_id)?,
+                target: end(&to, row.target_agent_id)?,
+                effect: Effect::parse(&effect)?,
+            });
+        }
+    }
+    Ok(policies)
+}
+
+fn end(word: &str, agent: Option<Uuid>) -> Result<End> {
+    match (word, agent) {
+        ("user", None) => Ok(End::User),
+        ("outside_team", None) => Ok(End::OutsideTeam),
+        ("agent", Some(id)) => Ok(End::Agent(id.into())),
+        _ => Err(Error::Corrupt {
+            table: "policy_edges",
+            what: format!("end {word}"),
+        }),
+    }
 }

@@ -1,3 +1,4 @@
 //! Containers on a real engine.
 
 mod life;
+mod sandbox_image;

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use bazilion::clock::SystemClock;
 use bazilion::ids::ConversationId;
-use bazilion::runtime::pi::PiRuntime;
 use bazilion::runtime::pi::install::{PACKAGES, PiInstall, Source};
+use bazilion::runtime::pi::{PiRuntime, selftest};
 use bazilion::runtime::{
     AgentEvent, AgentRuntime as _, AgentSession, ExecutionMode, GatewayTarget, Launch, Model,
     ModelApi, Outcome, Prompt, Reasoning, RuntimeError, ToolAnswer, ToolCall, ToolSpec,
@@ -55,6 +55,9 @@ pub async fn install() -> PiInstall {
             if install.check().is_err() {
                 install
                     .install(&Source::Folder(tarballs()), &mut |_| {})
+                    .await
+                    .unwrap();
+                selftest::run(&install, &turns_dir(), Arc::new(SystemClock))
                     .await
                     .unwrap();
             }

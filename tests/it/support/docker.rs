@@ -5,14 +5,14 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use bazilion::executor::docker::{DockerConfig, DockerExecutor, identity_of};
 use bazilion::executor::{
     ContainerSpec, Created, Executor as _, Exit, Frame, Identity, Image, Kind, Labels, Limits,
     User, Workspace, base_environment, images,
 };
-use bazilion::ids::{AgentId, HomeId, IncarnationId, LeaseId, ReceiptId, TeamId};
+use bazilion::ids::{AgentId, HomeId, IncarnationId, LeaseId, ReceiptId, ResourceId, TeamId};
 use bytes::Bytes;
 use uuid::Uuid;
 
@@ -58,7 +58,7 @@ impl Sandbox {
         Self {
             executor,
             image,
-            instance: Uuid::now_v7(),
+            instance: ResourceId::new().uuid(),
             directory,
             workspace,
             user,
@@ -67,7 +67,7 @@ impl Sandbox {
 
     pub async fn spec(&self, kind: Kind) -> ContainerSpec {
         ContainerSpec {
-            name: format!("bazilion-test-{}", Uuid::now_v7()),
+            name: format!("bazilion-test-{}", ResourceId::new().uuid()),
             kind,
             image: self.image.id.clone(),
             user: self.user,
@@ -164,7 +164,8 @@ pub fn socket() -> PathBuf {
 
 /// A new directory below the build's own temporary directory.
 pub fn scratch() -> PathBuf {
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(Uuid::now_v7().to_string());
+    let directory =
+        Path::new(env!("CARGO_TARGET_TMPDIR")).join(ResourceId::new().uuid().to_string());
     fs::create_dir_all(&directory).unwrap();
     directory
 }
@@ -219,54 +220,61 @@ async fn tiny_image(executor: &DockerExecutor) -> Image {
         .unwrap()
 }
 
-/// Our program, linked statically, built once per state of the sources.
+/// Our program, linked statically, built once per state of its own sources.
 fn static_toolbox() -> PathBuf {
     let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join("toolbox");
     fs::create_dir_all(&kept).unwrap();
     let lock = fs::File::create(kept.join("lock")).unwrap();
     lock.lock().unwrap();
     let program = kept.join("bazilion-toolbox");
-    let sources = newest(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"));
+    let sources = newest_source();
     let fresh = fs::metadata(&program)
         .and_then(|m| m.modified())
-        .is_ok_and(|made| made > sources);
+        .is_ok_and(|made| made == sources);
     if !fresh {
         let status = Command::new(env!("CARGO"))
             .current_dir(env!("CARGO_MANIFEST_DIR"))
-            .args([
-                "rustc",
-                "--quiet",
-                "--bin",
-                "bazilion-toolbox",
-                "--",
-                "-C",
-                "target-feature=+crt-static",
-            ])
+            .args(["rustc", "--quiet", "--bin", "bazilion-toolbox", "--"])
+            .args(["-C", "target-feature=+crt-static"])
             .status()
             .unwrap();
         assert!(status.success(), "the static toolbox could not be built");
-        let built = Path::new(env!("CARGO_BIN_EXE_bazilion-toolbox"));
         let beside = kept.join("new");
-        fs::copy(built, &beside).unwrap();
-        fs::File::open(&beside)
-            .unwrap()
-            .set_modified(SystemTime::now() + Duration::from_secs(1))
-            .unwrap();
+        fs::copy(env!("CARGO_BIN_EXE_bazilion-toolbox"), &beside).unwrap();
+        let file = fs::File::options().write(true).open(&beside).unwrap();
+        file.set_modified(sources).unwrap();
+        drop(file);
         fs::rename(&beside, &program).unwrap();
     }
     program
 }
 
-fn newest(directory: &Path) -> SystemTime {
-    let mut latest = SystemTime::UNIX_EPOCH;
-    for entry in fs::read_dir(directory).unwrap().flatten() {
-        let metadata = entry.metadata().unwrap();
-        let time = if metadata.is_dir() {
-            newest(&entry.path())
-        } else {
-            metadata.modified().unwrap()
-        };
-        latest = latest.max(time);
-    }
-    latest
+/// When the newest source of the toolbox was changed; the rest of the library is not in it.
+fn newest_source() -> SystemTime {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    [
+        "Cargo.lock",
+        "src/bin",
+        "src/launcher.rs",
+        "src/limits.rs",
+        "src/repo",
+        "src/toolbox",
+    ]
+    .into_iter()
+    .map(|path| newest(&root.join(path)))
+    .fold(SystemTime::UNIX_EPOCH, SystemTime::max)
+}
+
+fn newest(path: &Path) -> SystemTime {
+    let Ok(metadata) = fs::metadata(path) else {
+        return SystemTime::UNIX_EPOCH;
+    };
+    let own = metadata.modified().unwrap();
+    let Ok(entries) = fs::read_dir(path) else {
+        return own;
+    };
+    entries
+        .flatten()
+        .map(|entry| newest(&entry.path()))
+        .fold(own, SystemTime::max)
 }

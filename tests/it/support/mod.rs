@@ -3,3 +3,4 @@
 pub mod db;
 pub mod docker;
 pub mod model;
+pub mod queue;

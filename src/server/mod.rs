@@ -5,6 +5,8 @@
 //! - When the process begins to stop, the listener closes at once, requests under way finish, event streams end, and
 //!   whoever is still there after the deadline is cut off.
 
+pub mod health;
+
 use std::net::SocketAddr;
 use std::pin::pin;
 
@@ -20,13 +22,29 @@ use tokio_util::task::TaskTracker;
 use tower::ServiceExt as _;
 
 use crate::app::App;
+use crate::config::Obstacle;
 use crate::limits;
 use crate::routes;
 
+/// Opens the listener. A taken port is the commonest reason why a start fails.
+pub async fn bind(address: SocketAddr) -> Result<TcpListener, Obstacle> {
+    TcpListener::bind(address).await.map_err(|e| {
+        let next = match e.kind() {
+            std::io::ErrorKind::AddrInUse => {
+                "Stop the program that uses it, or choose another: --listen 127.0.0.1:0 picks a free port.".to_owned()
+            }
+            std::io::ErrorKind::PermissionDenied => "Choose a port above 1023 with --listen.".to_owned(),
+            _ => "Choose an address of this machine with --listen.".to_owned(),
+        };
+        Obstacle::new(format!("The address {address} cannot be used: {e}."), next)
+    })
+}
+
 /// Serves everything on `listener` until `app.stopping`, then drains.
-pub async fn serve(app: App, listener: TcpListener) {
+pub async fn serve(app: App, listener: TcpListener) -> std::io::Result<()> {
     let stopping = app.stopping.clone();
     serve_router(routes::router(app), listener, stopping).await;
+    Ok(())
 }
 
 /// Serves one router; the metrics listener uses it too.
@@ -55,7 +73,7 @@ pub async fn serve_router(router: Router, listener: TcpListener, stopping: Cance
     }
     drop(listener);
     connections.close();
-    if tokio::time::timeout(limits::DRAIN, connections.wait())
+    if tokio::time::timeout(limits::SERVER_DRAIN, connections.wait())
         .await
         .is_err()
     {

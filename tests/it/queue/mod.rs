@@ -1,0 +1,3 @@
+//! The follow-up queue on the real database.
+
+mod acceptance;
