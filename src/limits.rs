@@ -240,6 +240,10 @@ pub const MODEL_MAX_TOKENS: u32 = 16_384;
 pub const ENGINE_TARBALL_MAX: u64 = 128 * MIB as u64;
 /// All files of the pinned engine, unpacked.
 pub const ENGINE_UNPACKED_MAX: u64 = 512 * MIB as u64;
+/// How long a registry may send nothing while a package is fetched.
+pub const ENGINE_FETCH_SILENCE: Duration = Duration::from_secs(60);
+/// How long the self-test of a new engine may take.
+pub const ENGINE_SELFTEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 // --- people and credentials -------------------------------------------------------------------------------------
 
@@ -364,8 +368,6 @@ pub const TOOLBOX_CONCURRENCY: usize = 8;
 pub const LAYOUT_FILES_MAX: usize = 10_000;
 /// Bytes laid out for one turn.
 pub const LAYOUT_TOTAL_MAX: usize = 512 * MIB;
-/// How long the self-test of a new engine may take.
-pub const ENGINE_SELFTEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 // --- serving ----------------------------------------------------------------------------------------------------
 

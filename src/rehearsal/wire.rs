@@ -3,12 +3,16 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::secret;
+
 /// A request, as far as a script looks at it.
 #[derive(Debug)]
 pub(super) struct Chat {
     model: String,
     /// Rough size of what was sent, in tokens, so that counts are not always the same.
     prompt_tokens: usize,
+    /// Makes the ids of this answer's calls unlike those of any other.
+    tag: String,
     /// What the person wrote for this turn.
     pub(super) input: String,
     /// Calls of this turn with their results, in order.
@@ -78,6 +82,7 @@ impl Chat {
         Ok(Self {
             model: request.model,
             prompt_tokens: body.len() / 4,
+            tag: secret::random::<8>().map(hex::encode).unwrap_or_default(),
             input: input.unwrap_or_default(),
             done: done(turn),
         })
@@ -142,11 +147,7 @@ pub(super) fn calls(chat: &Chat, calls: &[Call]) -> String {
         .iter()
         .enumerate()
         .map(|(index, call)| {
-            let id = format!(
-                "call_{}_{}",
-                first + index + 1,
-                uuid::Uuid::now_v7().simple()
-            );
+            let id = format!("call_{}_{}", first + index + 1, chat.tag);
             json!({
                 "index": index,
                 "id": id,

@@ -50,8 +50,8 @@ pub trait AgentSession: Send {
     /// How long the model under way has sent nothing; nothing when no model request is open.
     fn model_silence(&self) -> Option<Duration>;
 
-    /// Ends the engine, gently first, and reports the transcript as it was left. Drain [`AgentSession::next`] before:
-    /// lines that were not taken are lost to the caller.
+    /// Ends the engine, gently first, and reports the transcript as it was left, with the lines that
+    /// [`AgentSession::next`] did not give yet.
     async fn end(self: Box<Self>) -> Ended;
 }
 
@@ -78,7 +78,7 @@ pub struct Prompt {
     /// What the person wrote; it reaches the model byte for byte and is never read as a command.
     pub text: String,
     pub images: Vec<Image>,
-    /// Facts of this turn that the model reads before the text: root instructions, fingerprint, posture.
+    /// Facts of this turn that the model reads beside the text: root instructions, fingerprint, posture.
     pub context: Option<String>,
 }
 
@@ -321,6 +321,8 @@ pub struct OpenCall {
 pub struct Ended {
     /// [`RuntimeError::Interrupted`] when the engine was gone before it settled.
     pub result: Result<(), RuntimeError>,
+    /// Lines that came too late to be events: the last ones of the file, in order.
+    pub late: Vec<String>,
     /// Complete lines of the whole file, header included.
     pub lines: u64,
     /// Bytes of those lines, line feeds included.

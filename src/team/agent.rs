@@ -1,8 +1,8 @@
 //! Agents: spawn, look up, archive.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
-use super::model::{self, Agent, Reasoning};
+use super::model::{self, Agent, AgentStatus, Reasoning};
 use super::store;
 use crate::db::TenantTx;
 use crate::error::{Code, Error, Result};
@@ -60,10 +60,21 @@ pub async fn list(tx: &mut TenantTx, (): &()) -> Result<Vec<Agent>> {
     store::agents::list(tx).await
 }
 
+/// `GET /api/agents/:agent`: the Agent with its queue and its turn.
+#[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
+pub struct AgentView {
+    #[serde(flatten)]
+    pub agent: Agent,
+    #[serde(flatten)]
+    pub activity: store::agents::Activity,
+}
+
 /// One Agent, however it is named.
-pub async fn show(tx: &mut TenantTx, named: &str) -> Result<Agent> {
+pub async fn show(tx: &mut TenantTx, named: &str) -> Result<AgentView> {
     require(tx.caller(), Action::Read)?;
-    find(tx, named).await
+    let agent = find(tx, named).await?;
+    let activity = store::agents::activity(tx, agent.id).await?;
+    Ok(AgentView { agent, activity })
 }
 
 /// Id, then exact name, then a prefix of an id; two candidates are `ambiguous_agent`.
@@ -89,4 +100,44 @@ pub async fn find(tx: &mut TenantTx, named: &str) -> Result<Agent> {
             Err(Error::refused(Code::AmbiguousAgent, detail).with("candidates", ids))
         }
     }
+}
+
+/// Archives or brings back. While a turn runs: `agent_turn_active`.
+pub async fn set_status(tx: &mut TenantTx, args: &(String, AgentStatus)) -> Result<Agent> {
+    let (named, status) = args;
+    require(tx.caller(), Action::Operate)?;
+    let agent = find(tx, named).await?;
+    if store::agents::has_turn(tx, agent.id).await? {
+        return Err(turn_active());
+    }
+    store::agents::set_status(tx, agent.id, *status).await?;
+    let action = match status {
+        AgentStatus::Active => "agent.unarchive",
+        AgentStatus::Archived => "agent.archive",
+    };
+    audit::record(tx, &Act::ok(action, agent.id)).await?;
+    store::agents::find(tx, agent.id).await
+}
+
+/// Moves an Agent to another Team. Queued items keep their Team and fail visibly at dispatch.
+pub async fn move_to(tx: &mut TenantTx, args: &(String, String)) -> Result<Agent> {
+    let (named, team) = args;
+    require(tx.caller(), Action::Operate)?;
+    let team = store::teams::lock(tx, team).await?;
+    let agent = find(tx, named).await?;
+    if store::agents::has_turn(tx, agent.id).await? {
+        return Err(turn_active());
+    }
+    store::policy::delete_edges_of(tx, agent.id).await?;
+    store::agents::set_team(tx, agent.id, team.id).await?;
+    store::policy::insert_default_edges(tx, team.id, agent.id).await?;
+    audit::record(tx, &Act::ok("agent.move", agent.id)).await?;
+    store::agents::find(tx, agent.id).await
+}
+
+fn turn_active() -> Error {
+    Error::refused(
+        Code::AgentTurnActive,
+        "The Agent has a turn at the moment. Stop it or wait for its end, then try again.",
+    )
 }

@@ -9,14 +9,15 @@ use utoipa_axum::routes;
 
 use super::agent::NewAgent;
 use super::profile::NewProfile;
-use super::{Agent, NewTeam, Profile, Team, agent, profile};
+use super::conversation::{Created, NewConversation};
+use super::{Agent, AgentStatus, Conversation, NewTeam, Profile, Team, agent, conversation, profile};
 use crate::app::App;
 use crate::auth::extract::ApiCaller;
 use crate::db::Op;
 use crate::error::Result;
 use crate::http::extract::{Json, Path};
 use crate::http::paging::Page;
-use crate::ids::{AgentId, ProfileId, TeamId};
+use crate::ids::{AgentId, ConversationId, ProfileId, TeamId};
 
 const READ: Op = Op::locking("team.read");
 const WRITE: Op = Op::locking("team.write");
@@ -29,6 +30,12 @@ pub fn router() -> OpenApiRouter<App> {
         .routes(routes!(user_md, set_user_md))
         .routes(routes!(list_profiles, create_profile))
         .routes(routes!(list_agents, spawn_agent))
+        .routes(routes!(show_agent))
+        .routes(routes!(archive_agent))
+        .routes(routes!(unarchive_agent))
+        .routes(routes!(move_agent))
+        .routes(routes!(list_conversations, create_conversation))
+        .routes(routes!(rename_conversation))
 }
 
 /// The Teams of the home.
@@ -177,4 +184,104 @@ async fn spawn_agent(
         .transact(&caller, WRITE, &(AgentId::new(), new), agent::spawn)
         .await?;
     Ok((StatusCode::CREATED, Answer(made)))
+}
+
+/// One Agent, by id, name or id prefix, with its queue and its turn.
+#[utoipa::path(get, path = "/agents/{agent}", tag = "agents", params(("agent" = String, Path,)),
+    responses((status = 200, body = agent::AgentView)))]
+async fn show_agent(
+    State(app): State<App>,
+    ApiCaller(caller): ApiCaller,
+    Path(named): Path<String>,
+) -> Result<Answer<agent::AgentView>> {
+    Ok(Answer(app.db.transact(&caller, READ, named.as_str(), agent::show).await?))
+}
+
+/// Archives an Agent: it takes no new input. Refused while it has a turn.
+#[utoipa::path(post, path = "/agents/{agent}/archive", tag = "agents", params(("agent" = String, Path,)),
+    responses((status = 200, body = Agent)))]
+async fn archive_agent(
+    State(app): State<App>,
+    ApiCaller(caller): ApiCaller,
+    Path(named): Path<String>,
+) -> Result<Answer<Agent>> {
+    let args = (named, AgentStatus::Archived);
+    Ok(Answer(app.db.transact(&caller, WRITE, &args, agent::set_status).await?))
+}
+
+/// Brings an archived Agent back.
+#[utoipa::path(post, path = "/agents/{agent}/unarchive", tag = "agents", params(("agent" = String, Path,)),
+    responses((status = 200, body = Agent)))]
+async fn unarchive_agent(
+    State(app): State<App>,
+    ApiCaller(caller): ApiCaller,
+    Path(named): Path<String>,
+) -> Result<Answer<Agent>> {
+    let args = (named, AgentStatus::Active);
+    Ok(Answer(app.db.transact(&caller, WRITE, &args, agent::set_status).await?))
+}
+
+#[derive(Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+struct Move {
+    /// Id or slug.
+    team: String,
+}
+
+/// Moves an Agent to another Team. What was queued for the old one fails visibly.
+#[utoipa::path(post, path = "/agents/{agent}/move", tag = "agents", params(("agent" = String, Path,)),
+    request_body = Move, responses((status = 200, body = Agent)))]
+async fn move_agent(
+    State(app): State<App>,
+    ApiCaller(caller): ApiCaller,
+    Path(named): Path<String>,
+    Json(body): Json<Move>,
+) -> Result<Answer<Agent>> {
+    Ok(Answer(app.db.transact(&caller, WRITE, &(named, body.team), agent::move_to).await?))
+}
+
+/// The Agent's conversations, newest first.
+#[utoipa::path(get, path = "/agents/{agent}/conversations", tag = "agents", params(("agent" = String, Path,)),
+    responses((status = 200, body = Page<Conversation>)))]
+async fn list_conversations(
+    State(app): State<App>,
+    ApiCaller(caller): ApiCaller,
+    Path(named): Path<String>,
+) -> Result<Answer<Page<Conversation>>> {
+    Ok(Answer(Page::whole(app.db.transact(&caller, READ, named.as_str(), conversation::list).await?)))
+}
+
+/// Creates and selects a conversation. Repeated exactly, it answers with the same one.
+#[utoipa::path(post, path = "/agents/{agent}/conversations", tag = "agents", params(("agent" = String, Path,)),
+    request_body = NewConversation, responses((status = 201, body = Created)))]
+async fn create_conversation(
+    State(app): State<App>,
+    ApiCaller(caller): ApiCaller,
+    Path(named): Path<String>,
+    Json(new): Json<NewConversation>,
+) -> Result<(StatusCode, Answer<Created>)> {
+    let args = (named, ConversationId::new(), new);
+    let made = app.db.transact(&caller, WRITE, &args, conversation::create).await?;
+    Ok((StatusCode::CREATED, Answer(made)))
+}
+
+#[derive(Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Rename {
+    expected_revision: i64,
+    title: String,
+}
+
+/// Renames a conversation; it selects nothing.
+#[utoipa::path(patch, path = "/agents/{agent}/conversations/{conversation}", tag = "agents",
+    params(("agent" = String, Path,), ("conversation" = ConversationId, Path,)),
+    request_body = Rename, responses((status = 200, body = Conversation)))]
+async fn rename_conversation(
+    State(app): State<App>,
+    ApiCaller(caller): ApiCaller,
+    Path((named, id)): Path<(String, ConversationId)>,
+    Json(body): Json<Rename>,
+) -> Result<Answer<Conversation>> {
+    let args = (named, id, body.expected_revision, body.title);
+    Ok(Answer(app.db.transact(&caller, WRITE, &args, conversation::rename).await?))
 }

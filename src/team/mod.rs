@@ -6,6 +6,7 @@
 
 pub mod agent;
 pub mod api;
+pub mod conversation;
 pub mod link;
 pub mod model;
 pub mod policy;

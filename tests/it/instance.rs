@@ -81,7 +81,7 @@ fn of(slug: &str, role: Role) -> Mint {
     Mint::Home { slug: slug.into(), role }
 }
 
-async fn link(db: &Db, email: &str) -> secrecy::SecretString {
+async fn fresh_link(db: &Db, email: &str) -> secrecy::SecretString {
     let path = ways_in::sign_in_link(db, email).await.unwrap();
     secrecy::SecretString::from(path.rsplit('=').next().unwrap().to_owned())
 }
@@ -143,7 +143,7 @@ async fn a_sign_in_link_works_once() {
     let test = TestDb::new().await;
     let db = test.connect().await.unwrap();
     home_of(&db, "first").await;
-    let link = link(&db, "FIRST@example.org").await;
+    let link = fresh_link(&db, "FIRST@example.org").await;
     assert_eq!(
         bazilion::auth::use_link(&db, &link).await.unwrap().email,
         "first@example.org"
@@ -157,7 +157,7 @@ async fn a_sign_in_link_works_once() {
     );
 
     let late = test.connect_at(time::Duration::hours(2)).await.unwrap();
-    let link = link(&db, "first@example.org").await;
+    let link = fresh_link(&db, "first@example.org").await;
     assert_eq!(
         bazilion::auth::use_link(&late, &link)
             .await

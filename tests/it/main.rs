@@ -13,3 +13,4 @@ mod repo;
 mod restored;
 mod support;
 mod web;
+mod up;

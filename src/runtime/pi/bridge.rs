@@ -73,7 +73,7 @@ impl Bridge {
         })
     }
 
-    /// Sets what the extension puts before the next prompt.
+    /// Sets what the extension puts beside the next prompt.
     pub(super) fn set_context(&self, context: Option<String>) {
         *self
             .shared

@@ -50,6 +50,8 @@ pub(super) struct Driver {
     unsettled: bool,
     deadline: Option<Instant>,
     trouble: Option<String>,
+    /// Lines that nobody listened for any more.
+    late: Vec<String>,
     /// Kept until the process is gone.
     _dir: TurnDir,
 }
@@ -85,6 +87,7 @@ impl Driver {
             unsettled: false,
             deadline: None,
             trouble: None,
+            late: Vec::new(),
             _dir: dir,
         })
     }
@@ -164,9 +167,12 @@ impl Driver {
         }
     }
 
-    async fn emit(&self, event: AgentEvent) {
-        // A host that ends the session no longer listens.
-        drop(self.events.send(event).await);
+    async fn emit(&mut self, event: AgentEvent) {
+        // A host that ends the session no longer listens; it gets the lines with the report.
+        if let Err(mpsc::error::SendError(AgentEvent::Line { raw })) = self.events.send(event).await
+        {
+            self.late.push(raw);
+        }
     }
 
     async fn serve(&mut self, ask: Ask) -> bool {
@@ -253,6 +259,7 @@ impl Driver {
         let (lines, bytes, sha256, torn) = self.tail.finish();
         Ended {
             result,
+            late: self.late,
             lines,
             bytes,
             sha256,

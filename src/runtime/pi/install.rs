@@ -17,7 +17,10 @@ use futures_util::StreamExt as _;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256, Sha512};
 
-use crate::limits::{ENGINE_TARBALL_MAX, ENGINE_UNPACKED_MAX};
+use crate::limits::{
+    ENGINE_FETCH_SILENCE, ENGINE_TARBALL_MAX, ENGINE_UNPACKED_MAX, MODEL_CONNECT_TIMEOUT,
+};
+use crate::secret;
 
 /// Version of Pi that everything here was tested with.
 pub const PI_VERSION: &str = "1.6.0";
@@ -195,6 +198,7 @@ struct FileRecord {
 }
 
 const RECORD: &str = "installed.json";
+const TRIED: &str = "tried";
 
 impl PiInstall {
     /// The installation that belongs to `cache`, a directory that many instances of this machine may share.
@@ -250,6 +254,15 @@ impl PiInstall {
         })
     }
 
+    /// Whether a turn of our own succeeded with this installation.
+    pub(super) fn is_tried(&self) -> bool {
+        self.dir.join(TRIED).exists()
+    }
+
+    pub(super) fn mark_tried(&self) -> Result<(), InstallError> {
+        fs::write(self.dir.join(TRIED), "").map_err(|source| self.io(source))
+    }
+
     /// Reads every file and compares its SHA-256.
     pub fn verify(&self) -> Result<(), InstallError> {
         self.compare(|path, known| Ok(hex::encode(Sha256::digest(fs::read(path)?)) == known.sha256))
@@ -284,7 +297,9 @@ impl PiInstall {
         }
         let parent = self.dir.parent().unwrap_or(Path::new("."));
         fs::create_dir_all(parent).map_err(|source| self.io(source))?;
-        let staging = Staging(parent.join(format!(".pi-{}", uuid::Uuid::now_v7().simple())));
+        let random =
+            secret::random::<8>().map_err(|error| self.io(std::io::Error::other(error)))?;
+        let staging = Staging(parent.join(format!(".pi-{}", hex::encode(random))));
         fs::create_dir(&staging.0).map_err(|source| self.io(source))?;
         let mut files = BTreeMap::new();
         for package in &PACKAGES {
@@ -409,9 +424,13 @@ async fn fetch(
         package.name,
         package.tarball()
     );
-    let answer = reqwest::get(&url)
-        .await
-        .and_then(reqwest::Response::error_for_status);
+    let client = reqwest::Client::builder()
+        .connect_timeout(MODEL_CONNECT_TIMEOUT)
+        .read_timeout(ENGINE_FETCH_SILENCE)
+        .build()
+        .map_err(|error| failed(error.to_string()))?;
+    let answer = client.get(&url).send().await;
+    let answer = answer.and_then(reqwest::Response::error_for_status);
     let answer = answer.map_err(|error| failed(error.to_string()))?;
     let total = answer.content_length();
     let mut file = File::create(path).map_err(|error| failed(error.to_string()))?;

@@ -8,6 +8,7 @@
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::Write as _;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -19,6 +20,7 @@ use super::install::PiInstall;
 use super::session::CWD;
 use crate::limits::{MODEL_RETRIES, PI_HEAP_MIB};
 use crate::runtime::{Launch, Reasoning, RuntimeError};
+use crate::secret;
 
 /// The name under which the gateway is known to Pi.
 pub(super) const PROVIDER: &str = "bazilion";
@@ -28,8 +30,28 @@ const CWD_LABEL: &str = "the team's workspace, see repository_context";
 
 const EXTENSION: &str = include_str!("extension.mjs");
 
+/// What the names of private directories begin with.
+const PREFIX: &str = "bz-";
+
 /// Longest path of a unix socket that every kernel here takes.
 const SOCKET_PATH_MAX: usize = 107;
+
+/// Removes what turns of ended servers left below `base`: directories whose socket nobody serves any more.
+pub(super) fn sweep(base: &Path) {
+    let entries = fs::read_dir(base).into_iter().flatten().flatten();
+    for path in entries.map(|entry| entry.path()) {
+        let is_ours = path
+            .file_name()
+            .is_some_and(|name| name.as_encoded_bytes().starts_with(PREFIX.as_bytes()));
+        let refused = || match UnixStream::connect(path.join("socket")) {
+            Err(error) => error.kind() == std::io::ErrorKind::ConnectionRefused,
+            Ok(_) => false,
+        };
+        if is_ours && refused() {
+            drop(fs::remove_dir_all(&path));
+        }
+    }
+}
 
 /// The private directory of one turn; removed when dropped.
 pub(super) struct TurnDir {
@@ -41,7 +63,8 @@ impl TurnDir {
     /// Makes the directories below `base`, or below the system's temporary directory when `base` is too long a path
     /// for a socket.
     pub(super) fn create(base: &Path, conversation: &str) -> std::io::Result<Self> {
-        let name = format!("bz-{}", uuid::Uuid::now_v7().simple());
+        let random = secret::random::<8>().map_err(std::io::Error::other)?;
+        let name = format!("{PREFIX}{}", hex::encode(random));
         let mut root = base.join(&name);
         if root.as_os_str().len() + "/socket".len() > SOCKET_PATH_MAX {
             root = std::env::temp_dir().join(&name);

@@ -20,7 +20,7 @@ mod tail;
 mod usage;
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,6 +47,23 @@ use crate::clock::Clock;
 use crate::limits::{PI_EVENT_BUFFER, PI_PROMPT_TIMEOUT, PI_READY_TIMEOUT};
 use crate::secret;
 
+/// Makes the engine ready: fetches what is missing, and tries a new installation with one turn before anyone else does.
+pub async fn prepare(
+    install: &PiInstall,
+    source: &install::Source,
+    turns: &Path,
+    clock: Arc<dyn Clock>,
+    progress: &mut (dyn FnMut(install::Progress) + Send),
+) -> Result<(), RuntimeError> {
+    if install.check().is_ok() && install.is_tried() {
+        return Ok(());
+    }
+    let not_ready = |error: install::InstallError| RuntimeError::NotReady(error.to_string());
+    install.install(source, progress).await.map_err(not_ready)?;
+    Box::pin(selftest::run(install, turns, clock)).await?;
+    install.mark_tried().map_err(not_ready)
+}
+
 /// Starts Pi for each turn.
 pub struct PiRuntime {
     install: PiInstall,
@@ -57,7 +74,8 @@ pub struct PiRuntime {
 }
 
 impl PiRuntime {
-    /// Uses an installation; whether it is there is asked at each start. `turns` is a directory of this server alone.
+    /// Uses an installation; whether it is there is asked at each start. `turns` is a directory of this instance; what
+    /// ended servers left in it is removed.
     pub fn new(
         install: PiInstall,
         turns: PathBuf,
@@ -66,6 +84,7 @@ impl PiRuntime {
         let clients = egress::Clients::build().map_err(|error| {
             RuntimeError::NotReady(format!("no HTTP client can be made: {error}"))
         })?;
+        launch::sweep(&turns);
         Ok(Self {
             install,
             turns,
@@ -181,7 +200,13 @@ impl Transcript {
                 return Err(RuntimeError::Transcript(format!("line {line}: {flaw}")));
             }
         };
-        for line in session::repair(&survey, now, || uuid::Uuid::now_v7().to_string()) {
+        let random = random::<8>()?;
+        let mut number = 0;
+        let fresh = || {
+            number += 1;
+            format!("{}{number:04x}", hex::encode(random))
+        };
+        for line in session::repair(&survey, now, fresh) {
             file.extend_from_slice(line.as_bytes());
             file.push(b'\n');
         }
@@ -289,26 +314,39 @@ impl AgentSession for PiSession {
         let Self {
             bridge,
             asks,
-            events,
+            mut events,
             driver,
             ..
         } = *self;
-        drop((asks, events));
-        let ended = driver.await.unwrap_or_else(|error| Ended {
+        drop(asks);
+        events.close();
+        let mut late = Vec::new();
+        while let Some(event) = events.recv().await {
+            if let AgentEvent::Line { raw } = event {
+                late.push(raw);
+            }
+        }
+        let mut ended = driver.await.unwrap_or_else(|error| Ended {
             result: Err(RuntimeError::Interrupted(format!(
                 "its driver failed: {error}"
             ))),
+            late: Vec::new(),
             lines: 0,
             bytes: 0,
             sha256: [0; 32],
             torn: Vec::new(),
         });
         drop(bridge);
+        late.append(&mut ended.late);
+        ended.late = late;
         ended
     }
 }
 
 fn token() -> Result<SecretString, RuntimeError> {
-    let bytes = secret::random::<32>().map_err(|error| RuntimeError::Start(error.to_string()))?;
-    Ok(SecretString::from(hex::encode(bytes)))
+    random::<32>().map(|bytes| SecretString::from(hex::encode(bytes)))
+}
+
+fn random<const N: usize>() -> Result<[u8; N], RuntimeError> {
+    secret::random().map_err(|error| RuntimeError::Start(error.to_string()))
 }

@@ -177,3 +177,95 @@ pub async fn set_team(tx: &mut TenantTx, id: AgentId, team: TeamId) -> Result<()
     .await?;
     expect_one(done.rows_affected(), Error::not_found)
 }
+
+/// Whether a turn of the Agent is claimed or running. Locks the Agent's lane, so that no turn can begin before the
+/// transaction ends.
+pub async fn has_turn(tx: &mut TenantTx, id: AgentId) -> Result<bool> {
+    let active = sqlx::query_scalar!(
+        r#"SELECT phase IN ('claimed', 'running') AS "active" FROM agent_queues
+           WHERE home_id = $1 AND agent_id = $2
+           FOR UPDATE"#,
+        tx.home().uuid(),
+        id.uuid(),
+    )
+    .fetch_optional(tx.conn())
+    .await?;
+    Ok(active.flatten().unwrap_or(false))
+}
+
+/// What stands in the way of a new conversation.
+#[derive(Debug, Clone, Copy)]
+pub struct Busy {
+    pub open_items: i64,
+    pub turn: bool,
+}
+
+/// Counts the Agent's unresolved items under its locked lane.
+pub async fn is_busy(tx: &mut TenantTx, id: AgentId) -> Result<Busy> {
+    let row = sqlx::query!(
+        r#"SELECT cardinality(open)::bigint AS "open_items!", COALESCE(phase IN ('claimed', 'running'), false) AS "turn!"
+           FROM agent_queues WHERE home_id = $1 AND agent_id = $2
+           FOR UPDATE"#,
+        tx.home().uuid(),
+        id.uuid(),
+    )
+    .fetch_optional(tx.conn())
+    .await?;
+    Ok(row.map_or(Busy { open_items: 0, turn: false }, |row| Busy { open_items: row.open_items, turn: row.turn }))
+}
+
+/// An Agent's queue and turn, in one look.
+#[derive(Debug, Clone, serde::Serialize, utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Activity {
+    pub queue: QueueSummary,
+    /// The running turn, if there is one.
+    pub turn: Option<TurnSummary>,
+}
+
+/// How much waits, and whether it may start.
+#[derive(Debug, Clone, serde::Serialize, utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct QueueSummary {
+    pub open: i64,
+    pub paused: bool,
+    pub control_revision: i64,
+}
+
+/// A running turn; `itemId` is null when a teammate's message woke the Agent.
+#[derive(Debug, Clone, serde::Serialize, utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TurnSummary {
+    pub id: crate::ids::TurnId,
+    pub item_id: Option<crate::ids::ItemId>,
+    #[serde(with = "time::serde::rfc3339")]
+    #[schema(value_type = String, format = DateTime)]
+    pub started_at: time::OffsetDateTime,
+}
+
+/// Looks at the lane and the running turn of one Agent.
+pub async fn activity(tx: &mut TenantTx, id: AgentId) -> Result<Activity> {
+    let row = sqlx::query!(
+        r#"SELECT cardinality(q.open)::bigint AS "open!", q.paused, q.control_revision,
+                  t.id AS "turn_id?", t.item_id AS "item_id?", t.started_at AS "started_at?"
+           FROM agent_queues q
+           LEFT JOIN turns t ON t.home_id = q.home_id AND t.agent_id = q.agent_id AND t.state = 'running'
+           WHERE q.home_id = $1 AND q.agent_id = $2"#,
+        tx.home().uuid(),
+        id.uuid(),
+    )
+    .fetch_one(tx.conn())
+    .await?;
+    Ok(Activity {
+        queue: QueueSummary {
+            open: row.open,
+            paused: row.paused,
+            control_revision: row.control_revision,
+        },
+        turn: row.turn_id.zip(row.started_at).map(|(turn, started_at)| TurnSummary {
+            id: turn.into(),
+            item_id: row.item_id.map(Into::into),
+            started_at,
+        }),
+    })
+}

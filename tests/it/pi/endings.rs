@@ -37,12 +37,7 @@ async fn an_aborted_tool_waits_for_the_hosts_answer() {
     call.cancelled.cancelled().await;
     // Cancelled, not yet cleaned up: the turn is not over.
     let early = tokio::time::timeout(Duration::from_millis(300), async {
-        loop {
-            match turn.next().await.unwrap() {
-                AgentEvent::Settled { .. } => return,
-                _ => {}
-            }
-        }
+        while !matches!(turn.next().await.unwrap(), AgentEvent::Settled { .. }) {}
     });
     assert!(early.await.is_err(), "settled before the host answered");
     call.reply
@@ -82,7 +77,7 @@ async fn an_abort_cuts_a_silent_model() {
 }
 
 /// The process of a conversation and its private directory, found by its environment.
-fn process_of(conversation: ConversationId) -> (i32, PathBuf) {
+pub fn process_of(conversation: ConversationId) -> (i32, PathBuf) {
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {
         let environment = std::fs::read(entry.path().join("environ")).unwrap_or_default();
         let environment = String::from_utf8_lossy(&environment).into_owned();
@@ -274,4 +269,45 @@ async fn a_transcript_that_breaks_its_rules_is_refused_and_not_replaced() {
             .unwrap();
         assert!(matches!(refused, RuntimeError::Transcript(_)), "{refused}");
     }
+}
+
+#[tokio::test]
+async fn a_session_that_is_ended_in_a_call_cancels_it_and_hands_over_every_line() {
+    let model =
+        FakeModel::start(|_| Reply::call("coding_command", json!({"command": "make"}))).await;
+    let conversation = ConversationId::new();
+    let mut turn = Turn::resume(&model, conversation, Vec::new())
+        .await
+        .unwrap();
+    turn.prompt("Build.").await;
+    let call = until_call(&mut turn).await;
+    let (process, _) = process_of(conversation);
+    let host = tokio::spawn(async move {
+        call.cancelled.cancelled().await;
+        call.reply
+    });
+    let ended = turn.session.end().await;
+    assert!(matches!(ended.result, Err(RuntimeError::Interrupted(_))));
+    turn.lines.extend(ended.late);
+    assert_eq!(ended.lines as usize, turn.lines.len());
+    let file: String = turn.lines.iter().map(|line| format!("{line}\n")).collect();
+    assert_eq!(ended.sha256, bazilion::secret::digest(file.as_bytes()));
+    assert!(!Path::new(&format!("/proc/{process}")).exists());
+    drop(host.await.unwrap());
+}
+
+#[tokio::test]
+async fn what_an_ended_server_left_is_swept_and_what_a_live_one_uses_stays() {
+    let model = FakeModel::start(|_| Reply::text("ok")).await;
+    let conversation = ConversationId::new();
+    let turn = Turn::resume(&model, conversation, Vec::new())
+        .await
+        .unwrap();
+    let (_, live) = process_of(conversation);
+    let left = turns_dir().join(format!("bz-{conversation}"));
+    std::fs::create_dir_all(&left).unwrap();
+    drop(std::os::unix::net::UnixListener::bind(left.join("socket")).unwrap());
+    super::harness::runtime().await;
+    assert!(live.exists() && !left.exists());
+    turn.end().await;
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bazilion::clock::SystemClock;
 use bazilion::ids::ConversationId;
 use bazilion::runtime::pi::install::{PACKAGES, PiInstall, Source};
-use bazilion::runtime::pi::{PiRuntime, selftest};
+use bazilion::runtime::pi::{self, PiRuntime};
 use bazilion::runtime::{
     AgentEvent, AgentRuntime as _, AgentSession, ExecutionMode, GatewayTarget, Launch, Model,
     ModelApi, Outcome, Prompt, Reasoning, RuntimeError, ToolAnswer, ToolCall, ToolSpec,
@@ -53,11 +53,9 @@ pub async fn install() -> PiInstall {
     READY
         .get_or_init(|| async {
             if install.check().is_err() {
-                install
-                    .install(&Source::Folder(tarballs()), &mut |_| {})
-                    .await
-                    .unwrap();
-                selftest::run(&install, &turns_dir(), Arc::new(SystemClock))
+                let source = Source::Folder(tarballs());
+                let clock = Arc::new(SystemClock);
+                pi::prepare(&install, &source, &turns_dir(), clock, &mut |_| {})
                     .await
                     .unwrap();
             }
@@ -189,6 +187,7 @@ impl Turn {
         let ended = self.session.end().await;
         ended.result.unwrap();
         assert!(ended.torn.is_empty());
+        self.lines.extend(ended.late);
         assert_eq!(ended.lines as usize, self.lines.len());
         let mut file = self.lines.join("\n").into_bytes();
         file.push(b'\n');

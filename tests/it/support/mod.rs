@@ -3,4 +3,5 @@
 pub mod db;
 pub mod docker;
 pub mod model;
+pub mod pi_stand_in;
 pub mod queue;

@@ -380,7 +380,8 @@ pub async fn selection(db: &Db, caller: &Caller, agent: AgentId) -> Selection {
             async |tx: &mut TenantTx, named: &String| team::agent::show(tx, named).await,
         )
         .await
-        .unwrap();
+        .unwrap()
+        .agent;
     agent.selection
 }
 
