@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! T5  main.rs
-//! T4  routes, server, worker, cli, up, embedded, rehearsal, doctor, bench     compose features
+//! T4  routes, server, web, worker, cli, up, embedded, rehearsal, doctor, bench     compose features
 //! T3  team, queue, approval, workspace, turn, coding, message                 features
 //! T2  tenant, auth, provider
 //! T1  app, readiness, db, http, console, executor, launcher, runtime, toolbox, repo, telemetry
@@ -49,5 +49,6 @@ pub mod tenant;
 pub mod toolbox;
 pub mod turn;
 pub mod up;
+pub mod web;
 pub mod worker;
 pub mod workspace;

@@ -14,5 +14,6 @@ mod repo;
 mod restored;
 mod support;
 mod up;
+mod web;
 mod wire;
 mod workspace;
