@@ -19,7 +19,7 @@ use std::io::{self, PipeReader, Read, Write};
 use std::os::fd::AsFd;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -32,6 +32,9 @@ use crate::limits::LAUNCH_FRAME_MAX;
 
 /// Where the Team's root is mounted in every container.
 pub const WORKSPACE: &str = "/workspace";
+
+/// Set before everything is killed from outside the command: who set it also ends the process and says why.
+static ENDING: AtomicBool = AtomicBool::new(false);
 
 /// Exit code of a launcher that ended everything itself: server gone, or deadline.
 pub const EXIT_ENDED: u8 = 124;
@@ -181,6 +184,10 @@ fn serve() -> Result<u8, String> {
     let _ = deadline.send(Duration::from_millis(frame.deadline_ms));
 
     let status = reap_until(child);
+    // Killed by us, the command did not end by itself, and its status is not reported as if it had.
+    while ENDING.load(Ordering::Acquire) {
+        thread::park();
+    }
     kill_everything();
     reap_all();
     // Every writer of the pipe is dead: the copier reaches its end as soon as the server has taken the rest.
@@ -240,6 +247,7 @@ fn read_input(hand_over: &mpsc::Sender<Frame>) {
             Err(_) => break,
         }
     }
+    ENDING.store(true, Ordering::Release);
     kill_everything();
     std::process::exit(i32::from(EXIT_ENDED));
 }
@@ -259,6 +267,7 @@ fn read_frame(input: &mut impl Read) -> io::Result<Frame> {
 fn end_at_deadline(at: &mpsc::Receiver<Duration>, bytes: &AtomicU64) {
     let Ok(after) = at.recv() else { return };
     thread::sleep(after);
+    ENDING.store(true, Ordering::Release);
     kill_everything();
     let _ = Mark::Deadline {
         bytes: bytes.load(Ordering::Acquire),

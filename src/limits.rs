@@ -364,3 +364,7 @@ pub const READINESS_PATIENCE: Duration = Duration::from_secs(3);
 pub const SERVER_DRAIN: Duration = Duration::from_secs(5);
 /// Database connections of one process.
 pub const DB_CONNECTIONS: u32 = 24;
+/// Lines of a conversation that one page of messages is read from.
+pub const MESSAGES_PAGE: i64 = 200;
+/// Receipts of one page.
+pub const RECEIPTS_PAGE: i64 = 50;

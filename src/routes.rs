@@ -12,7 +12,7 @@ use utoipa_axum::router::OpenApiRouter;
 use crate::app::App;
 use crate::auth::extract::ApiCaller;
 use crate::http::layers;
-use crate::{auth, instance, provider, team};
+use crate::{auth, coding, instance, provider, team, turn, workspace};
 
 /// Everything that is served, with the document that describes `/api`.
 pub fn router(app: App) -> Router {
@@ -40,6 +40,9 @@ fn api() -> OpenApiRouter<App> {
         .nest("/api", auth::api::router())
         .nest("/api", provider::api::router())
         .nest("/api", team::api::router())
+        .nest("/api", turn::api::router())
+        .nest("/api", coding::api::router())
+        .nest("/api", workspace::api::router())
         .nest("/api", instance::api::router())
 }
 

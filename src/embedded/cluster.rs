@@ -201,6 +201,8 @@ fn options(socket: &Path, passwords: &Passwords, role: Role) -> PgConnectOptions
         .password(passwords.of(role).expose_secret())
         .database(DATABASE)
         .application_name("bazilion")
+        // What is there already is no news at a second start.
+        .options([("client_min_messages", "warning")])
 }
 
 fn escape(byte: u8) -> String {

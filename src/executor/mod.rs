@@ -22,6 +22,7 @@ use uuid::Uuid;
 use crate::ids::{AgentId, HomeId, IncarnationId, LeaseId, ReceiptId, TeamId};
 use crate::limits::{SANDBOX_MEMORY, SANDBOX_MILLI_CPUS, SANDBOX_PIDS, SANDBOX_TMP};
 
+pub mod ahead;
 pub mod docker;
 pub mod hints;
 pub mod images;

@@ -71,6 +71,16 @@ fn clean(bytes: &[u8], out: &mut String) {
     for chunk in bytes.utf8_chunks() {
         let mut rest = chunk.valid();
         while let Some(c) = rest.chars().next() {
+            // Nearly all output is this, and a flood of it must not hold the command back.
+            let harmless = rest
+                .bytes()
+                .take_while(|b| matches!(b, b' '..=b'~' | b'\n' | b'\t'))
+                .count();
+            if harmless > 0 {
+                out.push_str(&rest[..harmless]);
+                rest = &rest[harmless..];
+                continue;
+            }
             if let Some((style, length)) = style_at(rest) {
                 style.write(out);
                 rest = &rest[length..];

@@ -16,7 +16,7 @@ pub struct Images {
 /// Looks again and again until the process stops.
 pub async fn watch(app: App, images: Images) {
     loop {
-        look(&app, &images).await;
+        Box::pin(look(&app, &images)).await;
         tokio::select! {
             () = app.stopping.cancelled() => return,
             () = sleep(READINESS_PERIOD) => {}

@@ -174,7 +174,7 @@ impl Instance<'_> {
     ) -> Result<(), Obstacle> {
         let stopping = self.stopping.clone();
         let Some(prepared) = stopping
-            .run_until_cancelled(self.prepare(config, &listener, cluster))
+            .run_until_cancelled(Box::pin(self.prepare(config, &listener, cluster)))
             .await
         else {
             return Ok(());
@@ -215,7 +215,7 @@ impl Instance<'_> {
         account::of_workspaces()?;
         let clock = Arc::new(SystemClock);
         let mut engines = engine::set_up(&config, self.layout.turns(), clock.clone())?;
-        for obstacle in engines.prepare(&config, self.progress).await {
+        for obstacle in Box::pin(engines.prepare(&config, self.progress)).await {
             self.progress.say(&format!("bazilion: {obstacle}"));
         }
         let app = App {
@@ -239,7 +239,7 @@ impl Instance<'_> {
         } else {
             None
         };
-        server::health::look(&app, &engines.images).await;
+        Box::pin(server::health::look(&app, &engines.images)).await;
         Ok((app, engines, demo))
     }
 

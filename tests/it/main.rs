@@ -14,3 +14,4 @@ mod repo;
 mod restored;
 mod support;
 mod workspace;
+mod up;

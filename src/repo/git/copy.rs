@@ -107,8 +107,12 @@ impl PrivateCopy {
             if kind != FileType::Directory {
                 return Err(foreign("a directory of its objects is a link"));
             }
-            let dir = rustix::fs::openat(&objects, name.as_str(), DIRECTORY, Mode::empty())
-                .map_err(|_| foreign("a directory of its objects is a link"))?;
+            let dir = match rustix::fs::openat(&objects, name.as_str(), DIRECTORY, Mode::empty()) {
+                Ok(dir) => dir,
+                // Packing removes loose directories while we look.
+                Err(Errno::NOENT) => continue,
+                Err(_) => return Err(foreign("a directory of its objects is a link")),
+            };
             if listing(dir.as_fd())?
                 .iter()
                 .any(|(_, kind)| *kind != FileType::RegularFile)

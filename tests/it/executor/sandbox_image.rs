@@ -3,10 +3,11 @@
 use bazilion::executor::hints::{HintCode, hints};
 use bazilion::executor::{End, Exit, Kind, images, styling};
 
-use crate::support::docker::{Sandbox, frame};
+use crate::support::docker::{Sandbox, alone, frame};
 
 async fn with_default_image() -> Sandbox {
     let mut sandbox = Sandbox::new().await;
+    let _lock = alone("sandbox-image.lock");
     let base = sandbox.directory.clone();
     let built = images::sandbox(&sandbox.executor, &base, &|step| eprintln!("{step}")).await;
     sandbox.image = built.unwrap();

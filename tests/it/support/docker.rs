@@ -10,12 +10,14 @@ use std::time::SystemTime;
 
 use bazilion::executor::docker::{DockerConfig, DockerExecutor, identity_of};
 use bazilion::executor::{
-    ContainerSpec, Created, Executor as _, Exit, Frame, Identity, Image, Kind, Labels, Limits,
-    User, Workspace, base_environment, images,
+    ContainerId, ContainerSpec, Created, Executor as _, Exit, Frame, Identity, Image, Kind, Labels,
+    Limits, User, Workspace, base_environment, images,
 };
 use bazilion::ids::{AgentId, HomeId, IncarnationId, LeaseId, ReceiptId, ResourceId, TeamId};
 use bytes::Bytes;
 use uuid::Uuid;
+
+const BUSYBOX: &str = "/usr/bin/busybox";
 
 /// One executor, one tiny image, one instance of its own: tests do not see each other's containers.
 pub struct Sandbox {
@@ -45,12 +47,7 @@ impl Sandbox {
         let workspace = directory.join("workspace");
         fs::create_dir(&workspace).unwrap();
         let user = ordinary_user(&workspace);
-        let executor = Arc::new(DockerExecutor::new(DockerConfig {
-            socket: socket(),
-            base: directory.join("base"),
-            toolbox_program: static_toolbox(),
-            runtime: None,
-        }));
+        let executor = Arc::new(executor_at(&socket(), &directory));
         executor
             .probe()
             .await
@@ -64,6 +61,22 @@ impl Sandbox {
             workspace,
             user,
         }
+    }
+
+    /// The same executor behind another socket.
+    pub fn executor_at(&self, socket: &Path) -> DockerExecutor {
+        executor_at(socket, &self.directory)
+    }
+
+    /// Our static program.
+    pub fn toolbox_program(&self) -> PathBuf {
+        static_toolbox()
+    }
+
+    /// A number that no other process of this machine has as an argument, for `sleep`.
+    pub fn marker(&self) -> String {
+        let id = ResourceId::new().uuid().as_u128();
+        format!("1{:09}", id % 1_000_000_000)
     }
 
     pub async fn spec(&self, kind: Kind) -> ContainerSpec {
@@ -128,6 +141,15 @@ impl Drop for Sandbox {
     }
 }
 
+fn executor_at(socket: &Path, directory: &Path) -> DockerExecutor {
+    DockerExecutor::new(DockerConfig {
+        socket: socket.to_owned(),
+        base: directory.join("base"),
+        toolbox_program: static_toolbox(),
+        runtime: None,
+    })
+}
+
 pub fn identity(spec: &ContainerSpec, created: &Created) -> Identity {
     Identity {
         engine: created.engine.clone(),
@@ -155,6 +177,13 @@ pub fn docker(arguments: &[&str]) -> String {
         .output()
         .expect("the docker command line is installed");
     String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Waits until a container has ended; its exit code. The runtime goes on meanwhile, as a dropped stream needs it.
+pub async fn wait_code(id: &ContainerId) -> String {
+    let id = id.to_string();
+    let waiting = tokio::task::spawn_blocking(move || docker(&["wait", &id]));
+    waiting.await.unwrap().trim().to_owned()
 }
 
 pub fn socket() -> PathBuf {
@@ -188,45 +217,43 @@ fn ordinary_user(workspace: &Path) -> User {
 }
 
 async fn tiny_image(executor: &DockerExecutor) -> Image {
-    let busybox = fs::read("/usr/bin/busybox")
-        .expect("these tests need a static busybox (Debian: busybox-static)");
+    let busybox =
+        fs::read(BUSYBOX).expect("these tests need a static busybox (Debian: busybox-static)");
     let reference = format!("bazilion/tiny:{}", images::short_hash(&busybox));
     if let Ok(image) = executor.image(&reference).await {
         return image;
     }
-    let listed = Command::new("/usr/bin/busybox")
-        .arg("--list")
-        .output()
-        .unwrap();
+    let tar = Bytes::from(tiny_tar());
+    images::import(executor, &reference, futures_util::stream::iter([Ok(tar)]))
+        .await
+        .unwrap()
+}
+
+fn tiny_tar() -> Vec<u8> {
+    let busybox = fs::read(BUSYBOX).unwrap();
+    let listed = Command::new(BUSYBOX).arg("--list").output().unwrap();
     let mut tar = tar::Builder::new(Vec::new());
     let mut header = tar::Header::new_gnu();
     header.set_mode(0o755);
     header.set_size(busybox.len() as u64);
     tar.append_data(&mut header, "bin/busybox", busybox.as_slice())
         .unwrap();
-    for applet in String::from_utf8(listed.stdout)
-        .unwrap()
-        .lines()
-        .filter(|&a| a != "busybox")
-    {
+    let applets = String::from_utf8(listed.stdout).unwrap();
+    for applet in applets.lines().filter(|&applet| applet != "busybox") {
         let mut link = tar::Header::new_gnu();
         link.set_entry_type(tar::EntryType::Symlink);
         link.set_size(0);
         tar.append_link(&mut link, format!("bin/{applet}"), "busybox")
             .unwrap();
     }
-    let tar = Bytes::from(tar.into_inner().unwrap());
-    images::import(executor, &reference, futures_util::stream::iter([Ok(tar)]))
-        .await
-        .unwrap()
+    tar.into_inner().unwrap()
 }
 
 /// Our program, linked statically, built once per state of its own sources.
 fn static_toolbox() -> PathBuf {
     let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join("toolbox");
     fs::create_dir_all(&kept).unwrap();
-    let lock = fs::File::create(kept.join("lock")).unwrap();
-    lock.lock().unwrap();
+    let _lock = alone("toolbox.lock");
     let program = kept.join("bazilion-toolbox");
     let sources = newest_source();
     let fresh = fs::metadata(&program)
@@ -248,6 +275,13 @@ fn static_toolbox() -> PathBuf {
         fs::rename(&beside, &program).unwrap();
     }
     program
+}
+
+/// A lock of all test processes of this build; held until it is dropped.
+pub fn alone(name: &str) -> fs::File {
+    let lock = fs::File::create(Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)).unwrap();
+    lock.lock().unwrap();
+    lock
 }
 
 /// When the newest source of the toolbox was changed; the rest of the library is not in it.
@@ -278,4 +312,52 @@ fn newest(path: &Path) -> SystemTime {
         .flatten()
         .map(|entry| newest(&entry.path()))
         .fold(own, SystemTime::max)
+}
+
+/// How many processes of this machine have a text in their arguments.
+pub fn processes_with(marker: &str) -> usize {
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let arguments = processes.filter_map(|process| fs::read(process.path().join("cmdline")).ok());
+    arguments
+        .filter(|text| {
+            String::from_utf8_lossy(text)
+                .split('\0')
+                .any(|word| word == marker)
+        })
+        .count()
+}
+
+/// An image that declares a volume; its reference.
+pub async fn image_with_volume(sandbox: &Sandbox) -> String {
+    variant(sandbox, "volume", "VOLUME /data").await
+}
+
+/// An image with an entry point, an environment and a working directory of its own; its reference.
+pub async fn image_with_own_ideas(sandbox: &Sandbox) -> String {
+    variant(
+        sandbox,
+        "ideas",
+        "ENTRYPOINT [\"/bin/echo\", \"evil\"]\nENV EVIL=1\nWORKDIR /made",
+    )
+    .await
+}
+
+/// The tiny image with another configuration. `import` takes changes as a build file has them.
+async fn variant(sandbox: &Sandbox, name: &str, changes: &str) -> String {
+    let reference = format!(
+        "bazilion/tiny-{name}:{}",
+        sandbox.image.reference.rsplit(':').next().unwrap()
+    );
+    if docker(&["images", "--quiet", &reference]).trim().is_empty() {
+        let busybox = sandbox.directory.join("tiny.tar");
+        fs::write(&busybox, tiny_tar()).unwrap();
+        let mut arguments = vec!["import".to_owned()];
+        for change in changes.lines() {
+            arguments.extend(["--change".to_owned(), change.to_owned()]);
+        }
+        arguments.extend([busybox.display().to_string(), reference.clone()]);
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        docker(&arguments);
+    }
+    reference
 }
