@@ -389,3 +389,7 @@ pub const EVENT_STREAMS_PER_OPERATOR: usize = 24;
 pub const EVENT_STREAM_LIFE: Duration = Duration::from_secs(10 * 60);
 /// A page looks for a running command's new output this often.
 pub const LIVE_TAIL_EVERY: Duration = Duration::from_millis(700);
+/// Lines of a conversation that one page of messages is read from.
+pub const MESSAGES_PAGE: i64 = 200;
+/// Receipts of one page.
+pub const RECEIPTS_PAGE: i64 = 50;

@@ -12,7 +12,7 @@ use utoipa_axum::router::OpenApiRouter;
 use crate::app::App;
 use crate::auth::extract::ApiCaller;
 use crate::http::layers;
-use crate::{auth, instance, provider, queue, team, web};
+use crate::{auth, coding, instance, provider, queue, team, turn, web, workspace};
 
 /// Everything that is served, with the document that describes `/api`.
 pub fn router(app: App) -> Router {
@@ -43,6 +43,9 @@ fn api() -> OpenApiRouter<App> {
         .nest("/api", provider::api::router())
         .nest("/api", team::api::router())
         .nest("/api", queue::api::router())
+        .nest("/api", turn::api::router())
+        .nest("/api", coding::api::router())
+        .nest("/api", workspace::api::router())
         .nest("/api", instance::api::router())
 }
 

@@ -6,6 +6,7 @@
 //! - A repeated tool call never runs again.
 //! - `succeeded` stands only beside confirmed cleanup.
 
+pub mod api;
 pub mod applicability;
 pub mod command;
 pub mod environment;

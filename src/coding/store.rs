@@ -158,19 +158,6 @@ pub async fn lose(tx: &mut TenantTx, incarnation: IncarnationId) -> Result<Vec<T
     Ok(teams.into_iter().map(TeamId::from).collect())
 }
 
-/// Recovery proved that what was uncertain is gone. The state stays: nobody saw the end.
-pub async fn set_cleanup_confirmed(tx: &mut TenantTx, resource: ResourceId) -> Result<()> {
-    sqlx::query!(
-        "UPDATE coding_receipts SET cleanup = 'confirmed'
-         WHERE home_id = $1 AND resource_id = $2 AND state <> 'running' AND cleanup = 'uncertain'",
-        tx.home().uuid(),
-        resource.uuid(),
-    )
-    .execute(tx.conn())
-    .await?;
-    Ok(())
-}
-
 struct Row {
     id: Uuid,
     team_id: Uuid,

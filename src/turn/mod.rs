@@ -6,6 +6,7 @@
 //! - Cancelling is a request in the database, which the running process learns by notification and by polling. It is
 //!   no proof of anything.
 
+pub mod api;
 pub mod prompt;
 pub(crate) mod store;
 pub mod transcript;

@@ -5,7 +5,7 @@
 //! - The witness outside the database knows the fencing number before an Agent starts.
 //! - Order of the end: transcript stored, receipts ended, cleanup proven, lease released, item ended.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -81,7 +81,11 @@ async fn claim_free(worker: &Arc<Worker>, after: &mut Option<HomeId>) -> Result<
 
 /// Works one claim to its outcome.
 async fn work(worker: &Arc<Worker>, claim: Claim) {
-    match attempt(worker, &claim).await {
+    let stop = CancellationToken::new();
+    worker.stops.lock().unwrap_or_else(PoisonError::into_inner).insert(claim.fence, stop.clone());
+    let attempted = attempt(worker, &claim, stop).await;
+    worker.stops.lock().unwrap_or_else(PoisonError::into_inner).remove(&claim.fence);
+    match attempted {
         Ok(()) => {}
         Err(NotAdmitted::Wait(waiting)) => give_back(worker, &claim, waiting).await,
         Err(NotAdmitted::Unprepared(why)) => settle(worker, &claim, None, Outcome::Unprepared(why)).await,
@@ -115,7 +119,7 @@ async fn posture_of(worker: &Worker, claim: &Claim, facts: &Facts) -> Result<Pos
     Posture::parse(&facts.settings.posture)
 }
 
-async fn attempt(worker: &Arc<Worker>, claim: &Claim) -> Result<(), NotAdmitted> {
+async fn attempt(worker: &Arc<Worker>, claim: &Claim, stop: CancellationToken) -> Result<(), NotAdmitted> {
     let (db, caller, id) = (&worker.app.db, claim.caller(), TurnId::new());
     let facts = facts::read(worker, &caller, claim.agent).await?;
     let posture = posture_of(worker, claim, &facts).await?;
@@ -162,6 +166,7 @@ async fn attempt(worker: &Arc<Worker>, claim: &Claim) -> Result<(), NotAdmitted>
     };
     let prepared = Prepared {
         turn: id,
+        stop,
         facts,
         session,
         received,
@@ -185,6 +190,7 @@ fn no_engine(error: RuntimeError) -> NotAdmitted {
 /// Everything that a start record waits for.
 struct Prepared {
     turn: TurnId,
+    stop: CancellationToken,
     facts: Facts,
     session: Box<dyn AgentSession>,
     received: mpsc::Receiver<ToolCall>,
@@ -247,6 +253,7 @@ async fn run_started(worker: &Arc<Worker>, claim: &Claim, prepared: Prepared, in
         worker,
         claim,
         prepared.turn,
+        prepared.stop,
         &prepared.facts,
         prepared.admission,
         prepared.session,

@@ -12,8 +12,9 @@ pub mod recovery;
 mod run;
 mod store;
 
+use std::collections::HashMap;
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use secrecy::SecretString;
@@ -60,6 +61,8 @@ pub struct Worker {
     /// Fires when turns shall end because the process does.
     pub ending: CancellationToken,
     pub turns: TaskTracker,
+    /// Of each claim of this process, by its fencing number: fires when a person asked for its end.
+    pub stops: Mutex<HashMap<i64, CancellationToken>>,
 }
 
 impl Worker {
@@ -82,6 +85,7 @@ impl Worker {
             slots,
             ending: CancellationToken::new(),
             turns: TaskTracker::new(),
+            stops: Mutex::default(),
         }))
     }
 
@@ -93,6 +97,7 @@ impl Worker {
         loops.spawn(heartbeat(self.clone(), heart.clone()));
         loops.spawn(every("recovery", limits::SWEEP_INTERVAL, stop.clone(), self.clone(), recovery_tick));
         loops.spawn(every("retention", limits::SWEEP_INTERVAL, stop.clone(), self.clone(), retention_tick));
+        loops.spawn(stops(self.clone(), heart.clone()));
         dispatch::run(&self, &stop).await;
         // Nothing is claimed any more. What runs is cancelled and recorded; the heart beats until that is done.
         self.ending.cancel();
@@ -127,6 +132,25 @@ async fn heartbeat(worker: Arc<Worker>, stop: CancellationToken) {
                 return;
             }
             Err(error) => tracing::warn!(error = &error as &dyn std::error::Error, "renewing this process's lease"),
+        }
+    }
+}
+
+/// Brings every Stop to the turn it is for: at a wake-up, and by polling that makes good a lost one.
+async fn stops(worker: Arc<Worker>, stop: CancellationToken) {
+    let mut wakes = worker.app.wakes.subscribe();
+    loop {
+        match queue::claim::stopped(&worker.app.db, worker.incarnation.id).await {
+            Ok(fences) => {
+                let held = worker.stops.lock().unwrap_or_else(PoisonError::into_inner);
+                fences.iter().filter_map(|fence| held.get(fence)).for_each(CancellationToken::cancel);
+            }
+            Err(error) => tracing::debug!(error = &error as &dyn std::error::Error, "asking for stopped claims"),
+        }
+        let woken = async { while wakes.recv().await.is_ok_and(|wake| !matches!(wake, Wake::Cancel(_))) {} };
+        tokio::select! {
+            () = stop.cancelled() => return,
+            _ = tokio::time::timeout(limits::CANCEL_POLL, woken) => {}
         }
     }
 }

@@ -44,6 +44,8 @@ pub struct Running<'a> {
     worker: &'a Arc<Worker>,
     claim: &'a Claim,
     turn: TurnId,
+    /// Fires when a Stop of the queue is for this claim.
+    stop: CancellationToken,
     facts: &'a Facts,
     tools: Arc<Tools>,
     toolbox_container: (ResourceId, Identity),
@@ -77,6 +79,7 @@ impl<'a> Running<'a> {
         worker: &'a Arc<Worker>,
         claim: &'a Claim,
         turn: TurnId,
+        stop: CancellationToken,
         facts: &'a Facts,
         admission: Admission,
         engine: Box<dyn AgentSession>,
@@ -108,6 +111,7 @@ impl<'a> Running<'a> {
             worker,
             claim,
             turn,
+            stop,
             facts,
             tools: Arc::new(tools),
             toolbox_container: admission.toolbox_container,
@@ -217,6 +221,7 @@ impl<'a> Running<'a> {
                     None
                 }
                 () = cancel.cancelled(), if seen.asked.is_none() => Some(Ask::Person),
+                () = self.stop.cancelled(), if seen.asked.is_none() => Some(Ask::Person),
                 () = self.worker.ending.cancelled(), if seen.asked.is_none() => Some(Ask::Process),
                 _ = watch.tick(), if seen.asked.is_none() => {
                     if self.engine.model_silence().is_some_and(|silence| silence >= settings.model_silence) {

@@ -7,6 +7,7 @@
 //! - A lease is ended by its own id: a late second finish cannot free a later one.
 //! - Who holds it is told inside its home only; outside it is *in use elsewhere on this executor*.
 
+pub mod api;
 pub mod container;
 pub mod identity;
 pub mod liveness;

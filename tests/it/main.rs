@@ -5,6 +5,7 @@ mod architecture;
 mod cli;
 mod coding;
 mod database;
+mod dispatch;
 mod embedded;
 mod executor;
 mod instance;

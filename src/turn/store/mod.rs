@@ -135,7 +135,6 @@ pub async fn cancel_requested(tx: &mut TenantTx, id: TurnId) -> Result<bool> {
 
 /// What admitting a command asks of its turn's row.
 pub struct Commanding {
-    pub agent: AgentId,
     pub calls: Vec<String>,
     pub cancelled: bool,
 }
@@ -143,7 +142,7 @@ pub struct Commanding {
 /// Locks a running turn for the admission of a command.
 pub async fn lock_commanding(tx: &mut TenantTx, id: TurnId) -> Result<Commanding> {
     let row = sqlx::query!(
-        "SELECT agent_id, command_calls, cancel_requested_at FROM turns
+        "SELECT command_calls, cancel_requested_at FROM turns
          WHERE home_id = $1 AND id = $2 AND state = 'running'
          FOR UPDATE",
         tx.home().uuid(),
@@ -153,7 +152,6 @@ pub async fn lock_commanding(tx: &mut TenantTx, id: TurnId) -> Result<Commanding
     .await?
     .ok_or_else(super::not_active)?;
     Ok(Commanding {
-        agent: row.agent_id.into(),
         calls: row.command_calls,
         cancelled: row.cancel_requested_at.is_some(),
     })

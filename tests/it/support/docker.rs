@@ -250,7 +250,7 @@ fn tiny_tar() -> Vec<u8> {
 }
 
 /// Our program, linked statically, built once per state of its own sources.
-fn static_toolbox() -> PathBuf {
+pub fn static_toolbox() -> PathBuf {
     let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join("toolbox");
     fs::create_dir_all(&kept).unwrap();
     let _lock = alone("toolbox.lock");
