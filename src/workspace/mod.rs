@@ -436,3 +436,9 @@ async fn acknowledge_in(tx: &mut TenantTx, args: &(LeaseId, Option<OperatorId>))
         json!({"reason": lease.reason, "resources": lease.resources, "operatorId": operator});
     audit::record(tx, &act).await
 }
+
+/// The database was restored: every lease in it is blocked until an instance admin releases it by hand.
+pub async fn restored_across_homes(tx: &mut SystemTx) -> Result<()> {
+    let reason = "The database was restored; what its record names may belong to the original.";
+    store::restore_leases_across_homes(tx, reason).await
+}
