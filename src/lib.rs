@@ -21,7 +21,10 @@ pub mod clock;
 pub mod coding;
 pub mod config;
 pub mod console;
-#[expect(clippy::disallowed_methods, reason = "the one module that begins transactions")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one module that begins transactions"
+)]
 pub mod db;
 pub mod doctor;
 pub mod embedded;
@@ -46,8 +49,8 @@ pub mod server;
 pub mod team;
 pub mod telemetry;
 pub mod tenant;
-pub mod web;
 pub mod toolbox;
 pub mod turn;
 pub mod up;
+pub mod web;
 pub mod workspace;

@@ -53,12 +53,12 @@ pub async fn show_problems(request: Request, next: Next) -> Response {
     if path.starts_with("/api") {
         return next.run(request).await;
     }
-    let (html, htmx) = (
-        wants_html(request.headers()),
-        is_htmx(request.headers()),
-    );
+    let (html, htmx) = (wants_html(request.headers()), is_htmx(request.headers()));
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
-    let asked = request.uri().path_and_query().map_or(path, ToString::to_string);
+    let asked = request
+        .uri()
+        .path_and_query()
+        .map_or(path, ToString::to_string);
     let response = next.run(request).await;
     let Some(problem) = response.extensions().get::<Problem>().cloned() else {
         return response;

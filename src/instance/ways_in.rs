@@ -33,11 +33,17 @@ pub async fn token(db: &Db, mint: &Mint) -> Result<SecretString> {
     // Whoever can mint a token runs the instance: an owner's token may link a directory too. The instance admin's own
     // reads nothing in any home.
     let (home, role, scopes, instance_admin) = match mint {
-        Mint::Home { slug, role } => {
-            (find_home(db, slug).await?, *role, auth::token::scopes_of(*role), *role == Role::Owner)
-        }
+        Mint::Home { slug, role } => (
+            find_home(db, slug).await?,
+            *role,
+            auth::token::scopes_of(*role),
+            *role == Role::Owner,
+        ),
         Mint::InstanceAdmin => {
-            let scopes = Scopes { admin: true, ..Scopes::default() };
+            let scopes = Scopes {
+                admin: true,
+                ..Scopes::default()
+            };
             (any_home(db).await?, Role::Viewer, scopes, true)
         }
     };

@@ -57,12 +57,7 @@ pub async fn serve_router(router: Router, listener: TcpListener, stopping: Cance
         };
         match accepted {
             Ok((stream, peer)) => {
-                connections.spawn(connection(
-                    router.clone(),
-                    stream,
-                    peer,
-                    stopping.clone(),
-                ));
+                connections.spawn(connection(router.clone(), stream, peer, stopping.clone()));
             }
             Err(error) => {
                 // Out of file descriptors, most likely: those in use are given back in a moment.
@@ -100,7 +95,8 @@ async fn connection(
         .timer(TokioTimer::new())
         .header_read_timeout(limits::REQUEST_HEAD_TIME)
         .max_buf_size(limits::REQUEST_HEAD_MAX);
-    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service)));
+    let mut connection =
+        pin!(builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service)));
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
         () = stopping.cancelled() => {

@@ -6,8 +6,8 @@ use std::time::Duration;
 use time::OffsetDateTime;
 
 use super::views::{
-    AgentHead, CommandCard, Composer, DiagnosticView, FileView, ItemRow, MessageView, QueuePanel, State, ToolView,
-    TurnView, command_state, item_state, pause_reason, short, span, waiting_for,
+    AgentHead, CommandCard, Composer, DiagnosticView, FileView, ItemRow, MessageView, QueuePanel,
+    State, ToolView, TurnView, command_state, item_state, pause_reason, short, span, waiting_for,
 };
 use crate::coding::receipt::{self, Receipt};
 use crate::console::output::{visible, visible_line};
@@ -53,7 +53,13 @@ pub fn agent_state(agent: &team::Agent, turn: Option<&Active>, queue: &look::Pag
 }
 
 /// The Agent of a page.
-pub fn agent_head(home: &str, agent: &team::Agent, team: &team::Team, model: String, state: State) -> AgentHead {
+pub fn agent_head(
+    home: &str,
+    agent: &team::Agent,
+    team: &team::Team,
+    model: String,
+    state: State,
+) -> AgentHead {
     AgentHead {
         name: visible_line(&agent.name),
         href: format!("/h/{home}/agents/{}", agent.id),
@@ -98,11 +104,16 @@ pub fn composer(agent: &team::Agent, may_operate: bool) -> Composer {
 /// The queue panel from a page that lists open items, then history.
 pub fn queue(agent_href: &str, home: &str, page: &look::Page, may_control: bool) -> QueuePanel {
     let row = |item: &Item| item_row(agent_href, home, item, may_control);
-    let (open, history): (Vec<&Item>, Vec<&Item>) = page.items.iter().partition(|item| item.status.is_open());
+    let (open, history): (Vec<&Item>, Vec<&Item>) =
+        page.items.iter().partition(|item| item.status.is_open());
     QueuePanel {
         base: format!("{agent_href}/queue"),
         paused: page.control.paused,
-        reason: page.control.reason.filter(|_| page.control.paused).map(pause_reason),
+        reason: page
+            .control
+            .reason
+            .filter(|_| page.control.paused)
+            .map(pause_reason),
         revision: page.control.revision,
         open: open.into_iter().map(row).collect(),
         history: history.into_iter().map(row).collect(),
@@ -132,7 +143,9 @@ pub fn item_row(agent_href: &str, home: &str, item: &Item, may_control: bool) ->
             code: diagnostic.code.clone(),
             message: visible(&diagnostic.message),
         }),
-        approval: item.approval_id.map(|approval| format!("/h/{home}/approvals/{approval}")),
+        approval: item
+            .approval_id
+            .map(|approval| format!("/h/{home}/approvals/{approval}")),
         created: item.created_at.into(),
         may_edit: pending && may_control,
         may_reconcile: item.status == Status::Uncertain && may_control,
@@ -159,14 +172,22 @@ pub fn receipt_href(team_href: &str, id: &str) -> String {
 }
 
 /// A stored message. Cards stand where their receipts are still kept, without output: a reload publishes none.
-pub fn message(head: &AgentHead, message: &Message, receipts: &HashMap<String, Receipt>) -> MessageView {
+pub fn message(
+    head: &AgentHead,
+    message: &Message,
+    receipts: &HashMap<String, Receipt>,
+) -> MessageView {
     let (seq, at) = (i64::from(message.seq), message.created_at.into());
     let mut view = match message.role {
         Role::User => MessageView::user(seq, &message.text, at),
         Role::Assistant => MessageView::assistant(seq, &head.name, &message.text, at),
         Role::Note => MessageView::note(seq, &message.text, at),
     };
-    view.tools = message.tools.iter().map(|tool| tool_view(head, tool, receipts)).collect();
+    view.tools = message
+        .tools
+        .iter()
+        .map(|tool| tool_view(head, tool, receipts))
+        .collect();
     view
 }
 
@@ -192,8 +213,15 @@ pub fn card(team_href: &str, receipt: &Receipt) -> CommandCard {
         command: words("command"),
         state: command_state(receipt.state),
         exit: exit(receipt),
-        took: receipt.duration_ms.and_then(|ms| u64::try_from(ms).ok()).map(|ms| span(Duration::from_millis(ms))),
-        posture: visible_line(receipt.environment["posture"].as_str().unwrap_or("posture not recorded")),
+        took: receipt
+            .duration_ms
+            .and_then(|ms| u64::try_from(ms).ok())
+            .map(|ms| span(Duration::from_millis(ms))),
+        posture: visible_line(
+            receipt.environment["posture"]
+                .as_str()
+                .unwrap_or("posture not recorded"),
+        ),
         href: Some(receipt_href(team_href, &id)),
         note: note(receipt),
         output: String::new(),
@@ -219,10 +247,18 @@ fn exit(receipt: &Receipt) -> Option<String> {
 }
 
 fn note(receipt: &Receipt) -> Option<String> {
-    let mut parts: Vec<String> = receipt.reason.iter().map(|reason| visible(reason)).collect();
+    let mut parts: Vec<String> = receipt
+        .reason
+        .iter()
+        .map(|reason| visible(reason))
+        .collect();
     match receipt.cleanup {
-        receipt::Cleanup::Uncertain => parts.push("Whether all of its processes are gone is not known.".into()),
-        receipt::Cleanup::Pending if receipt.finished_at.is_some() => parts.push("Cleaning up.".into()),
+        receipt::Cleanup::Uncertain => {
+            parts.push("Whether all of its processes are gone is not known.".into())
+        }
+        receipt::Cleanup::Pending if receipt.finished_at.is_some() => {
+            parts.push("Cleaning up.".into())
+        }
         _ => {}
     }
     (!parts.is_empty()).then(|| parts.join(" "))

@@ -72,7 +72,9 @@ pub async fn show(
         shell: Shell::new(&caller, chat.home_name),
         working,
         control_revision: chat.queue.revision,
-        older: chat.older.map(|seq| format!("{}?before={seq}", chat.agent.href)),
+        older: chat
+            .older
+            .map(|seq| format!("{}?before={seq}", chat.agent.href)),
         last_seq: chat.messages.last().map_or(0, |message| message.seq),
         agent: chat.agent,
         turn: chat.turn,
@@ -93,11 +95,17 @@ pub async fn messages(
     let mut chat = load(&app, &caller, &named, span).await?;
     let after = i64::from(span.after.unwrap_or(0));
     chat.messages.retain(|message| message.seq > after);
-    render(&MessagesPart { messages: chat.messages })
+    render(&MessagesPart {
+        messages: chat.messages,
+    })
 }
 
 /// `GET …/state`: the line below the name.
-pub async fn state(State(app): State<App>, caller: WebCaller, Path((_, named)): Place) -> Result<Response> {
+pub async fn state(
+    State(app): State<App>,
+    caller: WebCaller,
+    Path((_, named)): Place,
+) -> Result<Response> {
     let chat = load(&app, &caller, &named, Span::default()).await?;
     render(&StatePart {
         csrf: form_token(&caller).await?,
@@ -132,7 +140,14 @@ async fn load_in(tx: &mut TenantTx, asked: &Asked) -> Result<Chat> {
     let active = turn::active_in(tx, agent.id).await?;
     let listed = queue::list_in(tx, &all_of(&agent)).await?;
     let state = adapt::agent_state(&agent, active.as_ref(), &listed);
-    let head = head_in(tx, &asked.home, &agent, active.as_ref().map(|turn| turn.model.clone()), state).await?;
+    let head = head_in(
+        tx,
+        &asked.home,
+        &agent,
+        active.as_ref().map(|turn| turn.model.clone()),
+        state,
+    )
+    .await?;
     let (said, older) = match agent.selection.conversation_id {
         Some(conversation) => {
             let page = (conversation, asked.span.before, limits::MESSAGES_PER_PAGE);
@@ -148,7 +163,10 @@ async fn load_in(tx: &mut TenantTx, asked: &Asked) -> Result<Chat> {
     Ok(Chat {
         home_name: tenant::home_in(tx).await?.name,
         turn: active.map(|active| adapt::turn(&active, tx.now())),
-        messages: said.iter().map(|message| adapt::message(&head, message, &receipts)).collect(),
+        messages: said
+            .iter()
+            .map(|message| adapt::message(&head, message, &receipts))
+            .collect(),
         older,
         composer: adapt::composer(&agent, asked.may_operate),
         queue: adapt::queue(&head.href, &asked.home, &listed, asked.may_operate),
@@ -177,22 +195,49 @@ async fn head_in(
 ) -> Result<AgentHead> {
     let team = team::show(tx, &agent.team_id.to_string()).await?;
     let profiles = team::profile::list(tx, &()).await?;
-    let default = profiles.into_iter().find(|profile| profile.id == agent.profile_id);
+    let default = profiles
+        .into_iter()
+        .find(|profile| profile.id == agent.profile_id);
     let model = working_with
         .or_else(|| agent.model.clone())
         .or(default.map(|profile| profile.default_model));
-    Ok(adapt::agent_head(home, agent, &team, model.unwrap_or_default(), state))
+    Ok(adapt::agent_head(
+        home,
+        agent,
+        &team,
+        model.unwrap_or_default(),
+        state,
+    ))
 }
 
 /// The receipts that a page of messages speaks of, by id.
-async fn receipts_in(tx: &mut TenantTx, agent: &team::Agent, said: &[Message]) -> Result<HashMap<String, Receipt>> {
-    let with_commands = said.iter().filter(|message| message.tools.iter().any(|tool| tool.receipt_id.is_some()));
-    let turns: BTreeSet<_> = with_commands.filter_map(|message| message.turn_id).map(|turn| turn.uuid()).collect();
+async fn receipts_in(
+    tx: &mut TenantTx,
+    agent: &team::Agent,
+    said: &[Message],
+) -> Result<HashMap<String, Receipt>> {
+    let with_commands = said
+        .iter()
+        .filter(|message| message.tools.iter().any(|tool| tool.receipt_id.is_some()));
+    let turns: BTreeSet<_> = with_commands
+        .filter_map(|message| message.turn_id)
+        .map(|turn| turn.uuid())
+        .collect();
     let mut receipts = HashMap::new();
     for turn in turns {
-        let listed =
-            coding::store::list(tx, agent.team_id, Some(turn.into()), None, limits::RECEIPTS_PER_TURN_SHOWN).await?;
-        receipts.extend(listed.into_iter().map(|receipt| (receipt.id.to_string(), receipt)));
+        let listed = coding::store::list(
+            tx,
+            agent.team_id,
+            Some(turn.into()),
+            None,
+            limits::RECEIPTS_PER_TURN_SHOWN,
+        )
+        .await?;
+        receipts.extend(
+            listed
+                .into_iter()
+                .map(|receipt| (receipt.id.to_string(), receipt)),
+        );
     }
     Ok(receipts)
 }

@@ -49,11 +49,15 @@ impl Streams {
         let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let count = open.entry(operator).or_default();
         if *count >= limits::EVENT_STREAMS_PER_OPERATOR {
-            let detail = "Too many live pages are open. Close some; this one works without live parts.";
+            let detail =
+                "Too many live pages are open. Close some; this one works without live parts.";
             return Err(Error::refused(Code::RateLimited, detail).with("retryAfter", 30));
         }
         *count += 1;
-        Ok(Held { streams: self.clone(), operator })
+        Ok(Held {
+            streams: self.clone(),
+            operator,
+        })
     }
 }
 
@@ -65,7 +69,11 @@ struct Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        let mut open = self.streams.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self
+            .streams
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if let Some(count) = open.get_mut(&self.operator) {
             *count -= 1;
             if *count == 0 {
@@ -92,7 +100,10 @@ pub async fn stream(
     headers: HeaderMap,
 ) -> Result<Response> {
     let place = streams.open(caller.account.id)?;
-    let (agent, team) = app.db.transact(&caller.caller, OPEN, named.as_str(), open_in).await?;
+    let (agent, team) = app
+        .db
+        .transact(&caller.caller, OPEN, named.as_str(), open_in)
+        .await?;
     let last = headers
         .get(LAST_EVENT_ID)
         .and_then(|value| value.to_str().ok())
@@ -112,7 +123,9 @@ pub async fn stream(
         app,
     };
     let alive = KeepAlive::new().interval(limits::EVENTS_KEEP_ALIVE);
-    Ok(Sse::new(follower.stream()).keep_alive(alive).into_response())
+    Ok(Sse::new(follower.stream())
+        .keep_alive(alive)
+        .into_response())
 }
 
 async fn open_in(tx: &mut TenantTx, named: &str) -> Result<(AgentId, (TeamId, String))> {
@@ -167,7 +180,17 @@ impl Follower {
                 return None;
             }
             // A database that does not answer: the browser comes back later, with its number.
-            let found = self.app.db.transact(&self.caller, LOOK, &(self.agent, self.team, self.last), look).await.ok()?;
+            let found = self
+                .app
+                .db
+                .transact(
+                    &self.caller,
+                    LOOK,
+                    &(self.agent, self.team, self.last),
+                    look,
+                )
+                .await
+                .ok()?;
             let events = self.tell(found);
             if !events.is_empty() {
                 return Some(events);
@@ -198,14 +221,24 @@ impl Follower {
                 let follows = self.last == Some(seq);
                 self.last = Some(seq);
                 if !follows {
-                    out.push(Event::default().event("reload").id(seq.to_string()).data("{}"));
+                    out.push(
+                        Event::default()
+                            .event("reload")
+                            .id(seq.to_string())
+                            .data("{}"),
+                    );
                 }
             }
             events::Since::Events(list) => {
                 for event in list {
                     self.last = Some(event.seq);
                     let data = event.payload.to_string();
-                    out.push(Event::default().event(event.kind.as_str()).id(event.seq.to_string()).data(data));
+                    out.push(
+                        Event::default()
+                            .event(event.kind.as_str())
+                            .id(event.seq.to_string())
+                            .data(data),
+                    );
                 }
             }
         }
@@ -216,7 +249,13 @@ impl Follower {
     }
 
     fn cards(&mut self, receipts: &[Receipt], working: bool) -> Vec<Event> {
-        let seen = |receipt: &Receipt| (receipt.state, receipt.output.bytes_total, receipt.finished_at.is_some());
+        let seen = |receipt: &Receipt| {
+            (
+                receipt.state,
+                receipt.output.bytes_total,
+                receipt.finished_at.is_some(),
+            )
+        };
         let first = self.shown.is_none();
         let shown = self.shown.get_or_insert_default();
         let mut out = Vec::new();
@@ -238,13 +277,30 @@ impl Follower {
 async fn look(tx: &mut TenantTx, args: &(AgentId, TeamId, Option<i64>)) -> Result<Found> {
     let (agent, team, last) = *args;
     let active = turn::active_in(tx, agent).await?;
-    let recent = coding::store::list(tx, team, active.as_ref().map(|turn| turn.id), None, limits::RECEIPTS_KEPT).await?;
-    let receipts = recent.into_iter().filter(|receipt| receipt.agent_id == agent).collect();
-    Ok(Found { since: events::since(tx, agent, last).await?, receipts, working: active.is_some() })
+    let recent = coding::store::list(
+        tx,
+        team,
+        active.as_ref().map(|turn| turn.id),
+        None,
+        limits::RECEIPTS_KEPT,
+    )
+    .await?;
+    let receipts = recent
+        .into_iter()
+        .filter(|receipt| receipt.agent_id == agent)
+        .collect();
+    Ok(Found {
+        since: events::since(tx, agent, last).await?,
+        receipts,
+        working: active.is_some(),
+    })
 }
 
 fn card(team_href: &str, receipt: &Receipt) -> Option<Event> {
-    let html = render_part(&CardPart { card: adapt::card_with_output(team_href, receipt) }).ok()?;
+    let html = render_part(&CardPart {
+        card: adapt::card_with_output(team_href, receipt),
+    })
+    .ok()?;
     let data = json!({ "receiptId": receipt.id, "callId": receipt.tool_call_id, "turnId": receipt.turn_id, "html": html });
     Some(Event::default().event("command").data(data.to_string()))
 }

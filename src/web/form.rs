@@ -51,7 +51,11 @@ pub fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T> {
     let input = serde_urlencoded::Deserializer::new(form_urlencoded::parse(body));
     serde_path_to_error::deserialize(input).map_err(|error| {
         let path = error.path().to_string();
-        Error::invalid(path, "type", "A field of this form is missing or not valid.")
+        Error::invalid(
+            path,
+            "type",
+            "A field of this form is missing or not valid.",
+        )
     })
 }
 
@@ -107,11 +111,17 @@ async fn read(mut multipart: Multipart, caller: &WebCaller) -> Result<Parts> {
     while let Some(mut field) = multipart.next_field().await.map_err(broken)? {
         let name = field.name().unwrap_or("").to_owned();
         let file_name = field.file_name().map(str::to_owned);
-        let media_type = field.content_type().unwrap_or("application/octet-stream").to_owned();
+        let media_type = field
+            .content_type()
+            .unwrap_or("application/octet-stream")
+            .to_owned();
         let is_file = file_name.is_some();
         if is_file && !checked {
             // The token comes before the files, so that nobody else's megabytes are read.
-            return Err(Error::refused(Code::CsrfFailed, "The form's token must come first."));
+            return Err(Error::refused(
+                Code::CsrfFailed,
+                "The form's token must come first.",
+            ));
         }
         let mut bytes = BytesMut::new();
         while let Some(chunk) = field.chunk().await.map_err(broken)? {
@@ -124,13 +134,16 @@ async fn read(mut multipart: Multipart, caller: &WebCaller) -> Result<Parts> {
             let name = file_name.filter(|name| !name.is_empty());
             // A browser sends an empty part for a file field that nobody used.
             if name.is_some() || !bytes.is_empty() {
-                files.push(UploadedFile { name, media_type, bytes: bytes.freeze() });
+                files.push(UploadedFile {
+                    name,
+                    media_type,
+                    bytes: bytes.freeze(),
+                });
             }
             continue;
         }
-        let text = String::from_utf8(bytes.to_vec()).map_err(|_| {
-            Error::invalid(name.clone(), "utf8", "Text must be UTF-8.")
-        })?;
+        let text = String::from_utf8(bytes.to_vec())
+            .map_err(|_| Error::invalid(name.clone(), "utf8", "Text must be UTF-8."))?;
         if name == "csrf" {
             session::check_form_token(&caller.session, &text.clone().into()).await?;
             checked = true;
@@ -157,7 +170,11 @@ impl Upload {
     /// A field that must parse.
     pub fn parsed<T: std::str::FromStr>(&self, name: &str) -> Result<T> {
         self.field(name).parse().map_err(|_| {
-            Error::invalid(name, "type", "A field of this form is missing or not valid.")
+            Error::invalid(
+                name,
+                "type",
+                "A field of this form is missing or not valid.",
+            )
         })
     }
 

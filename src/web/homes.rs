@@ -3,14 +3,14 @@
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Redirect, Response};
 
-use super::templates::{HomePage, HomesPage, Plain, Shell, render};
 use super::adapt;
+use super::templates::{HomePage, HomesPage, Plain, Shell, render};
 use super::views::{AgentRow, HomeRow, TeamRow, Wait};
 use crate::app::App;
 use crate::auth::extract::{SignedIn, WebCaller};
+use crate::console::output::visible_line;
 use crate::db::{Isolation, Op, SystemTx, TenantTx};
 use crate::error::Result;
-use crate::console::output::visible_line;
 use crate::ids::{OperatorId, TeamId};
 use crate::queue::{self, Status, look};
 use crate::{team, tenant, turn};
@@ -28,7 +28,9 @@ pub async fn first(State(app): State<App>, signed_in: SignedIn) -> Result<Respon
         .system(
             HOMES,
             &signed_in.account.id,
-            async |tx: &mut SystemTx, id: &OperatorId| tenant::memberships_across_homes(tx, *id).await,
+            async |tx: &mut SystemTx, id: &OperatorId| {
+                tenant::memberships_across_homes(tx, *id).await
+            },
         )
         .await?;
     if let [only] = homes.as_slice() {
@@ -50,7 +52,13 @@ pub async fn home(State(app): State<App>, caller: WebCaller) -> Result<Response>
     let (home, lists) = app.db.transact(&caller.caller, HOME, &(), home_in).await?;
     let agents = rows(&caller.home_slug, &lists);
     let waiting = waiting(&caller.home_slug, &lists);
-    let count = |id| lists.agents.iter().filter(|(agent, ..)| agent.team_id == id).count();
+    let count = |id| {
+        lists
+            .agents
+            .iter()
+            .filter(|(agent, ..)| agent.team_id == id)
+            .count()
+    };
     let teams = lists.teams.iter().map(|team| TeamRow {
         name: team.name.clone(),
         href: format!("/h/{}/teams/{}", caller.home_slug, team.slug),
@@ -104,13 +112,20 @@ async fn home_in(tx: &mut TenantTx, (): &()) -> Result<(tenant::Home, Lists)> {
 /// The Agents of a home as rows, in the order of their names.
 pub fn rows(home: &str, lists: &Lists) -> Vec<AgentRow> {
     let row = |(agent, active, listed): &(team::Agent, Option<turn::Active>, look::Page)| {
-        let profile = lists.profiles.iter().find(|profile| profile.id == agent.profile_id);
+        let profile = lists
+            .profiles
+            .iter()
+            .find(|profile| profile.id == agent.profile_id);
         let team = lists.teams.iter().find(|team| team.id == agent.team_id);
         AgentRow {
             name: visible_line(&agent.name),
             href: format!("/h/{home}/agents/{}", agent.id),
             team: team.map_or_else(String::new, |team| visible_line(&team.name)),
-            model: agent.model.clone().or(profile.map(|p| p.default_model.clone())).unwrap_or_default(),
+            model: agent
+                .model
+                .clone()
+                .or(profile.map(|p| p.default_model.clone()))
+                .unwrap_or_default(),
             state: adapt::agent_state(agent, active.as_ref(), listed),
             open: listed.totals.open,
         }
@@ -124,14 +139,28 @@ fn waiting(home: &str, lists: &Lists) -> Vec<Wait> {
     for (agent, _, listed) in &lists.agents {
         let href = format!("/h/{home}/agents/{}#queue", agent.id);
         let mut add = |detail: String, action| {
-            waits.push(Wait { what: visible_line(&agent.name), detail, action, href: href.clone() });
+            waits.push(Wait {
+                what: visible_line(&agent.name),
+                detail,
+                action,
+                href: href.clone(),
+            });
         };
-        let count = |status| listed.items.iter().filter(|item| item.status == status).count();
+        let count = |status| {
+            listed
+                .items
+                .iter()
+                .filter(|item| item.status == status)
+                .count()
+        };
         match (count(Status::Uncertain), count(Status::Held)) {
             (0, 0) if listed.control.paused => add("queue is paused".into(), "Resume queue"),
             (0, 0) => {}
             (0, held) => add(format!("{held} held for an approval"), "Decide"),
-            (uncertain, _) => add(format!("{uncertain} with unknown outcome"), "Acknowledge and close"),
+            (uncertain, _) => add(
+                format!("{uncertain} with unknown outcome"),
+                "Acknowledge and close",
+            ),
         }
     }
     waits

@@ -13,13 +13,40 @@ use crate::console::output::visible;
 static SANITISER: LazyLock<Builder<'static>> = LazyLock::new(|| {
     let mut builder = Builder::empty();
     let tags: HashSet<&str> = [
-        "a", "blockquote", "br", "code", "del", "em", "h3", "h4", "h5", "h6", "hr", "li", "ol", "p", "pre", "strong",
-        "table", "tbody", "td", "th", "thead", "tr", "ul",
+        "a",
+        "blockquote",
+        "br",
+        "code",
+        "del",
+        "em",
+        "h3",
+        "h4",
+        "h5",
+        "h6",
+        "hr",
+        "li",
+        "ol",
+        "p",
+        "pre",
+        "strong",
+        "table",
+        "tbody",
+        "td",
+        "th",
+        "thead",
+        "tr",
+        "ul",
     ]
     .into();
     builder
         .tags(tags)
-        .tag_attributes([("a", HashSet::from(["href"])), ("ol", HashSet::from(["start"]))].into())
+        .tag_attributes(
+            [
+                ("a", HashSet::from(["href"])),
+                ("ol", HashSet::from(["start"])),
+            ]
+            .into(),
+        )
         .url_schemes(HashSet::from(["http", "https", "mailto"]))
         .url_relative(ammonia::UrlRelative::Deny)
         .link_rel(Some("noopener noreferrer nofollow"))
@@ -33,7 +60,9 @@ pub fn to_html(markdown: &str) -> String {
     let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH;
     let events = Parser::new_ext(&markdown, options).map(|event| match event {
         Event::Html(raw) | Event::InlineHtml(raw) => Event::Text(raw),
-        Event::Start(Tag::Image { dest_url, .. }) => Event::Text(format!("[image {dest_url}] ").into()),
+        Event::Start(Tag::Image { dest_url, .. }) => {
+            Event::Text(format!("[image {dest_url}] ").into())
+        }
         Event::End(TagEnd::Image) => Event::Text("".into()),
         // The page has its own first and second level.
         Event::Start(Tag::Heading { level, .. }) => Event::Start(Tag::Heading {

@@ -19,11 +19,11 @@ use crate::http::extract::Path;
 use crate::http::page::wants_html;
 use crate::http::problem;
 use crate::ids::{AttachmentId, ItemId, RequestId};
+use crate::limits;
 use crate::queue::control::{Command, Reconcile, Verb};
 use crate::queue::edit::{Edit, Expected, Keep, Remove};
 use crate::queue::{self, Reason, Submission};
 use crate::team::Selection;
-use crate::limits;
 
 type ItemPlace = Path<(String, String, ItemId)>;
 
@@ -37,18 +37,34 @@ pub struct Revision {
 }
 
 /// `GET …/queue`: the panel.
-pub async fn panel(State(app): State<App>, caller: WebCaller, Path((_, named)): Place) -> Result<Response> {
+pub async fn panel(
+    State(app): State<App>,
+    caller: WebCaller,
+    Path((_, named)): Place,
+) -> Result<Response> {
     panel_now(&app, &caller, &named, None).await
 }
 
-async fn panel_now(app: &App, caller: &WebCaller, named: &str, notice: Option<String>) -> Result<Response> {
+async fn panel_now(
+    app: &App,
+    caller: &WebCaller,
+    named: &str,
+    notice: Option<String>,
+) -> Result<Response> {
     let Chat { mut queue, .. } = agent::load(app, caller, named, agent::Span::default()).await?;
     queue.notice = notice;
-    render(&QueuePart { csrf: session::form_token(&caller.session).await?, queue })
+    render(&QueuePart {
+        csrf: session::form_token(&caller.session).await?,
+        queue,
+    })
 }
 
 /// `POST …/queue`: a new input.
-pub async fn add(State(app): State<App>, Path((_, named)): Place, upload: Upload) -> Result<Response> {
+pub async fn add(
+    State(app): State<App>,
+    Path((_, named)): Place,
+    upload: Upload,
+) -> Result<Response> {
     let submission = Submission::new(
         named.clone(),
         upload.parsed::<RequestId>("requestId")?,
@@ -57,7 +73,13 @@ pub async fn add(State(app): State<App>, Path((_, named)): Place, upload: Upload
         files(&upload.files),
     )?;
     let item = queue::submit(&app.db, &app.wakes, &upload.caller.caller, &submission).await?;
-    Ok(accepted(&upload.headers, &upload.caller, &named, StatusCode::CREATED, &item))
+    Ok(accepted(
+        &upload.headers,
+        &upload.caller,
+        &named,
+        StatusCode::CREATED,
+        &item,
+    ))
 }
 
 fn selection(upload: &Upload) -> Result<Selection> {
@@ -65,13 +87,22 @@ fn selection(upload: &Upload) -> Result<Selection> {
         "none" => None,
         _ => Some(upload.parsed("expectedConversation")?),
     };
-    Ok(Selection { conversation_id, revision: upload.parsed("expectedSelectionRevision")? })
+    Ok(Selection {
+        conversation_id,
+        revision: upload.parsed("expectedSelectionRevision")?,
+    })
 }
 
 fn files(uploaded: &[UploadedFile]) -> Vec<queue::File> {
     uploaded
         .iter()
-        .map(|file| queue::File::new(file.name.clone(), file.media_type.clone(), file.bytes.clone()))
+        .map(|file| {
+            queue::File::new(
+                file.name.clone(),
+                file.media_type.clone(),
+                file.bytes.clone(),
+            )
+        })
         .collect()
 }
 
@@ -129,7 +160,11 @@ pub async fn remove(
     Path((_, named, item)): ItemPlace,
     form: Form<Revision>,
 ) -> Result<Response> {
-    let remove = Remove { agent: named.clone(), item, expected_revision: form.fields.expected_revision };
+    let remove = Remove {
+        agent: named.clone(),
+        item,
+        expected_revision: form.fields.expected_revision,
+    };
     let done = queue::remove(&app.db, &app.wakes, &form.caller.caller, &remove).await;
     acted(&app, &form, &named, done.map(|_| ())).await
 }
@@ -144,13 +179,22 @@ pub async fn reconcile(
         let detail = "Acknowledge that the outcome is unknown.";
         return Err(Error::invalid("acknowledge", "required", detail));
     }
-    let args = Reconcile { agent: named.clone(), item, expected_revision: form.fields.expected_revision };
+    let args = Reconcile {
+        agent: named.clone(),
+        item,
+        expected_revision: form.fields.expected_revision,
+    };
     let done = queue::reconcile(&app.db, &app.wakes, &form.caller.caller, &args).await;
     acted(&app, &form, &named, done.map(|_| ())).await
 }
 
 /// The answer to a button of the panel.
-async fn acted(app: &App, form: &Form<Revision>, named: &str, done: Result<()>) -> Result<Response> {
+async fn acted(
+    app: &App,
+    form: &Form<Revision>,
+    named: &str,
+    done: Result<()>,
+) -> Result<Response> {
     match done {
         Ok(()) if form.htmx => panel_now(app, &form.caller, named, None).await,
         Ok(()) => Ok(back(&form.caller, named)),
@@ -216,13 +260,28 @@ pub async fn edit(
         revision: upload.parsed("expectedRevision")?,
         selection: selection(&upload)?,
     };
-    let edit = Edit::new(expected, Some(upload.text()), Keep::These(kept(&upload)?), files(&upload.files))?;
+    let edit = Edit::new(
+        expected,
+        Some(upload.text()),
+        Keep::These(kept(&upload)?),
+        files(&upload.files),
+    )?;
     match queue::edit(&app.db, &app.wakes, &upload.caller.caller, &edit).await {
-        Ok(item) => Ok(accepted(&upload.headers, &upload.caller, &named, StatusCode::OK, &item)),
+        Ok(item) => Ok(accepted(
+            &upload.headers,
+            &upload.caller,
+            &named,
+            StatusCode::OK,
+            &item,
+        )),
         Err(Error::Refused(refusal))
-            if wants_html(&upload.headers) && problem::status(refusal.code) == StatusCode::CONFLICT =>
+            if wants_html(&upload.headers)
+                && problem::status(refusal.code) == StatusCode::CONFLICT =>
         {
-            let attempt = Attempt { text: upload.text(), why: refusal.detail };
+            let attempt = Attempt {
+                text: upload.text(),
+                why: refusal.detail,
+            };
             let page = edit_page(&app, &upload.caller, &named, item, Some(attempt)).await?;
             Ok((StatusCode::CONFLICT, page).into_response())
         }
@@ -235,6 +294,9 @@ fn kept(upload: &Upload) -> Result<Vec<AttachmentId>> {
     let ticked = upload.fields.iter().filter(|(name, _)| name == "keep");
     ticked
         .take(limits::ITEM_FILES_MAX + 1)
-        .map(|(_, id)| id.parse().map_err(|_| Error::invalid("keep", "type", "Name files by their ids.")))
+        .map(|(_, id)| {
+            id.parse()
+                .map_err(|_| Error::invalid("keep", "type", "Name files by their ids."))
+        })
         .collect()
 }

@@ -33,7 +33,11 @@ fn is_https(app: &App) -> bool {
 /// Sessions in the database behind one cookie.
 pub fn layer(app: &App) -> SessionManagerLayer<PgSessions> {
     let secure = is_https(app);
-    let name = if secure { "__Host-bazilion" } else { "bazilion" };
+    let name = if secure {
+        "__Host-bazilion"
+    } else {
+        "bazilion"
+    };
     let idle = i64::try_from(limits::SESSION_IDLE.as_secs()).unwrap_or(i64::MAX);
     SessionManagerLayer::new(PgSessions(app.db.clone()))
         .with_name(name)
@@ -47,7 +51,9 @@ pub fn layer(app: &App) -> SessionManagerLayer<PgSessions> {
 }
 
 /// Refuses form posts that a foreign page made the browser send.
-pub fn same_origin(app: &App) -> CsrfLayer<impl Fn(ProtectionError) -> Response + Clone + Send + Sync + 'static> {
+pub fn same_origin(
+    app: &App,
+) -> CsrfLayer<impl Fn(ProtectionError) -> Response + Clone + Send + Sync + 'static> {
     let layer = CsrfLayer::new();
     let origin = app
         .config
@@ -71,12 +77,8 @@ fn csrf_failed(detail: &str) -> Error {
 /// Starts the session of a person who has just shown who they are. The id is new: one that was planted is worthless.
 pub async fn begin(session: &Session, account: &Account) -> Result<()> {
     session.cycle_id().await.map_err(failed)?;
-    session
-        .insert(OPERATOR, account.id)
-        .await
-        .map_err(failed)?;
-    let bits =
-        secret::random::<32>().map_err(|e| Error::internal("making a form token", e))?;
+    session.insert(OPERATOR, account.id).await.map_err(failed)?;
+    let bits = secret::random::<32>().map_err(|e| Error::internal("making a form token", e))?;
     session
         .insert(FORM_TOKEN, hex::encode(bits))
         .await
@@ -141,10 +143,23 @@ mod tests {
 
     #[test]
     fn only_this_machine_is_loopback() {
-        for host in ["localhost", "localhost:8080", "127.0.0.1:1", "127.8.9.1", "[::1]:80", "LOCALHOST"] {
+        for host in [
+            "localhost",
+            "localhost:8080",
+            "127.0.0.1:1",
+            "127.8.9.1",
+            "[::1]:80",
+            "LOCALHOST",
+        ] {
             assert!(loopback(host), "{host}");
         }
-        for host in ["192.168.1.4:8080", "localhost.example.org", "[fe80::1]", "127.0.0.1.example.org", ""] {
+        for host in [
+            "192.168.1.4:8080",
+            "localhost.example.org",
+            "[fe80::1]",
+            "127.0.0.1.example.org",
+            "",
+        ] {
             assert!(!loopback(host), "{host}");
         }
     }

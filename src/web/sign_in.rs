@@ -6,10 +6,10 @@
 
 use std::net::SocketAddr;
 
+use axum::extract::FromRequest as _;
 use axum::extract::{ConnectInfo, Request, State};
 use axum::response::{IntoResponse, Redirect, Response};
 use bytes::Bytes;
-use axum::extract::FromRequest as _;
 use http::HeaderMap;
 use secrecy::SecretString;
 use serde::Deserialize;
@@ -71,7 +71,11 @@ struct Credentials {
 }
 
 /// `POST /sign-in`
-pub async fn password(State(app): State<App>, session: Session, request: Request) -> Result<Response> {
+pub async fn password(
+    State(app): State<App>,
+    session: Session,
+    request: Request,
+) -> Result<Response> {
     if !session::may_sign_in(&app, request.headers()) {
         return unencrypted(request.headers());
     }
@@ -155,7 +159,11 @@ struct Token {
 }
 
 /// `POST /sign-out`
-pub async fn out(State(app): State<App>, signed_in: SignedIn, request: Request) -> Result<Response> {
+pub async fn out(
+    State(app): State<App>,
+    signed_in: SignedIn,
+    request: Request,
+) -> Result<Response> {
     let body = Bytes::from_request(request, &app)
         .await
         .map_err(|_| Error::refused(Code::BodyTooLarge, "This form is larger than it may be."))?;
@@ -186,7 +194,10 @@ fn address(request: &Request) -> String {
     request
         .extensions()
         .get::<ConnectInfo<SocketAddr>>()
-        .map_or_else(|| "unknown".into(), |ConnectInfo(peer)| peer.ip().to_string())
+        .map_or_else(
+            || "unknown".into(),
+            |ConnectInfo(peer)| peer.ip().to_string(),
+        )
 }
 
 #[cfg(test)]
@@ -196,7 +207,13 @@ mod tests {
     #[test]
     fn only_paths_of_ours_are_followed() {
         assert_eq!(ours("/h/one/agents/a?b=c"), "/h/one/agents/a?b=c");
-        for elsewhere in ["", "https://evil.example", "//evil.example", "/\\evil.example", "/a\nb"] {
+        for elsewhere in [
+            "",
+            "https://evil.example",
+            "//evil.example",
+            "/\\evil.example",
+            "/a\nb",
+        ] {
             assert_eq!(ours(elsewhere), "/", "{elsewhere:?}");
         }
     }

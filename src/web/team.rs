@@ -26,11 +26,16 @@ pub async fn show(
 ) -> Result<Response> {
     let (home, team, lists) = app
         .db
-        .transact(&caller.caller, TEAM, named.as_str(), async |tx: &mut TenantTx, named: &str| {
-            let team = team::show(tx, named).await?;
-            let lists = lists_in(tx, Some(team.id)).await?;
-            Ok((tenant::home_in(tx).await?, team, lists))
-        })
+        .transact(
+            &caller.caller,
+            TEAM,
+            named.as_str(),
+            async |tx: &mut TenantTx, named: &str| {
+                let team = team::show(tx, named).await?;
+                let lists = lists_in(tx, Some(team.id)).await?;
+                Ok((tenant::home_in(tx).await?, team, lists))
+            },
+        )
         .await?;
     render(&TeamPage {
         shell: Shell::new(&caller, home.name),
@@ -52,13 +57,20 @@ pub async fn receipt(
     let args = (named, id);
     let (home, team, receipt) = app
         .db
-        .transact(&caller.caller, TEAM, &args, async |tx: &mut TenantTx, (named, id): &(String, ReceiptId)| {
-            require(tx.caller(), Action::Read)?;
-            let team = team::show(tx, named).await?;
-            let found = coding::store::find(tx, *id).await?;
-            let receipt = found.filter(|receipt| receipt.team_id == team.id).ok_or_else(Error::not_found)?;
-            Ok((tenant::home_in(tx).await?, team, receipt))
-        })
+        .transact(
+            &caller.caller,
+            TEAM,
+            &args,
+            async |tx: &mut TenantTx, (named, id): &(String, ReceiptId)| {
+                require(tx.caller(), Action::Read)?;
+                let team = team::show(tx, named).await?;
+                let found = coding::store::find(tx, *id).await?;
+                let receipt = found
+                    .filter(|receipt| receipt.team_id == team.id)
+                    .ok_or_else(Error::not_found)?;
+                Ok((tenant::home_in(tx).await?, team, receipt))
+            },
+        )
         .await?;
     let team_href = format!("/h/{}/teams/{}", caller.home_slug, team.slug);
     render(&ReceiptPage {

@@ -6,7 +6,8 @@ use http::{HeaderValue, header};
 
 use super::session;
 use super::views::{
-    AgentHead, AgentRow, CommandCard, Composer, HomeRow, ItemRow, MessageView, Moment, QueuePanel, TeamRow, TurnView, Wait,
+    AgentHead, AgentRow, CommandCard, Composer, HomeRow, ItemRow, MessageView, Moment, QueuePanel,
+    TeamRow, TurnView, Wait,
 };
 use crate::auth::extract::WebCaller;
 use crate::error::{Error, Result};
@@ -14,7 +15,8 @@ use crate::http::assets;
 
 /// Renders a part of a page.
 pub fn render_part(part: &impl Template) -> Result<String> {
-    part.render().map_err(|e| Error::internal("rendering a page", e))
+    part.render()
+        .map_err(|e| Error::internal("rendering a page", e))
 }
 
 /// Renders a page. Pages hold what belongs to one person: no cache keeps them.
@@ -56,7 +58,9 @@ pub struct Plain {
 
 impl Plain {
     pub fn new() -> Self {
-        Self { assets: assets::folder() }
+        Self {
+            assets: assets::folder(),
+        }
     }
 }
 

@@ -106,7 +106,14 @@ pub struct MessageView {
 impl MessageView {
     /// What a person typed: shown exactly so.
     pub fn user(seq: i64, text: &str, when: Moment) -> Self {
-        Self::new(seq, "user", "You".into(), String::new(), visible(text), when)
+        Self::new(
+            seq,
+            "user",
+            "You".into(),
+            String::new(),
+            visible(text),
+            when,
+        )
     }
 
     /// What a model wrote: Markdown.
@@ -117,10 +124,24 @@ impl MessageView {
 
     /// What Bazilion noted: a sentence.
     pub fn note(seq: i64, text: &str, when: Moment) -> Self {
-        Self::new(seq, "note", "Bazilion".into(), String::new(), visible(text), when)
+        Self::new(
+            seq,
+            "note",
+            "Bazilion".into(),
+            String::new(),
+            visible(text),
+            when,
+        )
     }
 
-    fn new(seq: i64, role: &'static str, from: String, html: String, text: String, when: Moment) -> Self {
+    fn new(
+        seq: i64,
+        role: &'static str,
+        from: String,
+        html: String,
+        text: String,
+        when: Moment,
+    ) -> Self {
         Self {
             seq,
             role,
@@ -281,7 +302,11 @@ pub fn size(bytes: i64) -> String {
     match bytes {
         0..1024 => format!("{bytes} B"),
         1024..1_048_576 => format!("{} KiB", (bytes + 1023) / 1024),
-        _ => format!("{}.{} MiB", bytes / 1_048_576, bytes % 1_048_576 * 10 / 1_048_576),
+        _ => format!(
+            "{}.{} MiB",
+            bytes / 1_048_576,
+            bytes % 1_048_576 * 10 / 1_048_576
+        ),
     }
 }
 
@@ -354,7 +379,9 @@ pub fn pause_reason(reason: Reason) -> &'static str {
         Reason::Preparation => {
             "Paused because a turn could not be prepared several times. See the item's diagnostic, then Resume."
         }
-        Reason::Restored => "Paused because this home was restored from a backup. Check it, then Resume.",
+        Reason::Restored => {
+            "Paused because this home was restored from a backup. Check it, then Resume."
+        }
     }
 }
 

@@ -12,5 +12,5 @@ mod queue;
 mod repo;
 mod restored;
 mod support;
-mod web;
 mod up;
+mod web;
