@@ -42,7 +42,7 @@ async fn agent(site: &Site) -> String {
     let profile = team::profile::NewProfile {
         slug: "dev".into(),
         name: "Dev".into(),
-        default_model: "rehearsal/scripted".into(),
+        default_model: "rehearsal:scripted".into(),
         reasoning: None,
         persona: Default::default(),
     };

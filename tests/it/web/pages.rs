@@ -56,7 +56,7 @@ fn head() -> AgentHead {
         href: "/h/lab/agents/1".into(),
         team: "alpha".into(),
         team_href: "/h/lab/teams/alpha".into(),
-        model: "rehearsal/scripted".into(),
+        model: "rehearsal:scripted".into(),
         scripted: true,
         state: State::new("working", "busy"),
     }
@@ -340,7 +340,7 @@ fn the_other_pages_render() {
         name: name.into(),
         href: "/h/lab/agents/1".into(),
         team: "alpha".into(),
-        model: "anthropic/claude".into(),
+        model: "anthropic:claude".into(),
         state,
         open,
     };
