@@ -55,8 +55,6 @@ pub const MIME_TYPE_MAX_CHARS: usize = 200;
 pub const QUEUE_BODY_MAX: usize = 36 * MIB;
 /// One stored piece of a file, in bytes.
 pub const BLOB_CHUNK: usize = 256 * KIB;
-/// Bodies with files that one process takes in at a time; more wait their turn.
-pub const UPLOADS_AT_ONCE: usize = 8;
 /// A page of the queue, at most and by default.
 pub const QUEUE_PAGE_MAX: usize = 100;
 pub const QUEUE_PAGE_DEFAULT: usize = 50;

@@ -12,7 +12,7 @@ use utoipa_axum::router::OpenApiRouter;
 use crate::app::App;
 use crate::auth::extract::ApiCaller;
 use crate::http::layers;
-use crate::{auth, instance, provider, team};
+use crate::{auth, instance, provider, queue, team};
 
 /// Everything that is served, with the document that describes `/api`.
 pub fn router(app: App) -> Router {
@@ -40,6 +40,7 @@ fn api() -> OpenApiRouter<App> {
         .nest("/api", auth::api::router())
         .nest("/api", provider::api::router())
         .nest("/api", team::api::router())
+        .nest("/api", queue::api::router())
         .nest("/api", instance::api::router())
 }
 

@@ -14,6 +14,7 @@
 //! again in a new transaction and gets the conflict.
 
 pub mod accept;
+pub mod api;
 pub mod claim;
 pub mod control;
 pub mod digest;
@@ -26,6 +27,7 @@ pub mod recover;
 pub mod retention;
 mod store;
 pub mod submission;
+pub mod upload;
 
 use crate::db::{Db, Isolation, Op, TenantTx};
 use crate::error::Result;
