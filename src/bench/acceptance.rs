@@ -239,7 +239,9 @@ pub fn numbered(base: Uuid, number: u128) -> Uuid {
 struct Pgbench {
     program: PathBuf,
     script: PathBuf,
+    /// Without the password, which other users could read among the arguments, and without what only our driver knows.
     url: Url,
+    password: String,
 }
 
 impl Pgbench {
@@ -255,10 +257,17 @@ impl Pgbench {
             .replace("{home}", &database.home.to_string())
             .replace("{operator}", &operator.to_string());
         std::fs::write(&script, text)?;
+        let mut url = database.login().to_url_lossy();
+        let password = url.password().unwrap_or_default().to_owned();
+        url.set_query(None);
+        if url.set_password(None).is_err() {
+            bail!("the database has an address without a place for a password");
+        }
         let found = Self {
             program,
             script,
-            url: database.login().to_url_lossy(),
+            url,
+            password,
         };
         found.run(1, 1).await?;
         Ok(found)
@@ -267,21 +276,14 @@ impl Pgbench {
     /// Transactions per second of so many clients, connecting not counted.
     async fn run(&self, clients: usize, transactions: usize) -> anyhow::Result<f64> {
         let threads = clients.min(std::thread::available_parallelism().map_or(1, usize::from));
-        let host = self.url.query_pairs().find(|(name, _)| name == "host");
-        let host = host.map_or_else(
-            || self.url.host_str().unwrap_or_default().to_owned(),
-            |(_, socket)| socket.into_owned(),
-        );
         let mut command = Command::new(&self.program);
         command
             .args(["--no-vacuum", "--protocol", "prepared"])
             .args(["--client", &clients.to_string(), "--jobs", &threads.to_string()])
             .args(["--transactions", &transactions.to_string(), "--file"])
             .arg(&self.script)
-            .args(["--host", &host, "--port", "5432"])
-            .args(["--username", self.url.username()])
-            .arg(self.url.path().trim_start_matches('/'))
-            .env("PGPASSWORD", self.url.password().unwrap_or_default())
+            .arg(self.url.as_str())
+            .env("PGPASSWORD", &self.password)
             .current_dir(self.script.parent().unwrap_or(Path::new("/")))
             .stdin(Stdio::null())
             .kill_on_drop(true);

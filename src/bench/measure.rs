@@ -8,6 +8,9 @@ use std::time::Duration;
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use serde::Serialize;
 
+/// Columns of a table that no terminal limits.
+const PIPE_WIDTH: u16 = 150;
+
 /// Measured values of one quantity, in milliseconds or whatever else the quantity is in.
 #[derive(Debug, Clone, Default)]
 pub struct Samples(Vec<f64>);
@@ -246,6 +249,9 @@ impl Report {
             .load_style(presets::UTF8_HORIZONTAL_ONLY)
             .set_content_arrangement(ContentArrangement::Dynamic)
             .set_header(["measure", "median", "p95", "n", "target", "", "note"]);
+        if table.width().is_none() {
+            table.set_width(PIPE_WIDTH);
+        }
         for row in &self.rows {
             table.add_row(row.cells());
         }
