@@ -6,6 +6,7 @@
 //! - A repeated tool call never runs again.
 //! - `succeeded` stands only beside confirmed cleanup.
 
+pub mod api;
 pub mod applicability;
 pub mod command;
 pub mod environment;
@@ -14,6 +15,7 @@ pub mod output;
 pub mod receipt;
 pub mod session;
 pub(crate) mod store;
+pub mod tools;
 
 use crate::db::{Db, Op, SystemTx, TenantTx};
 use crate::error::{Error, Result};
@@ -42,7 +44,9 @@ pub async fn receipt(tx: &mut TenantTx, args: &(String, ReceiptId)) -> Result<Re
     let (named, id) = args;
     require(tx.caller(), Action::ReadOutput)?;
     let team = team::store::teams::find(tx, named).await?;
-    let found = store::find(tx, *id).await?.filter(|receipt| receipt.team_id == team.id);
+    let found = store::find(tx, *id)
+        .await?
+        .filter(|receipt| receipt.team_id == team.id);
     found.ok_or_else(Error::not_found)
 }
 
@@ -57,5 +61,8 @@ pub async fn lose_in(tx: &mut TenantTx, incarnation: IncarnationId) -> Result<u6
 
 /// Deletes one batch of receipts that are too old to be shown; how many went.
 pub async fn prune(db: &Db) -> Result<u64> {
-    db.system(PRUNE, &(), async |tx: &mut SystemTx, (): &()| store::prune_across_homes(tx).await).await
+    db.system(PRUNE, &(), async |tx: &mut SystemTx, (): &()| {
+        store::prune_across_homes(tx).await
+    })
+    .await
 }

@@ -11,7 +11,9 @@ use super::output::Redaction;
 use super::receipt::Receipt;
 use crate::db::Db;
 use crate::db::wake::Wakes;
-use crate::executor::{self, ContainerSpec, EngineId, Executor, Image, Kind, Labels, ReadOnlyMount, Restriction, User};
+use crate::executor::{
+    self, ContainerSpec, EngineId, Executor, Image, Kind, Labels, ReadOnlyMount, Restriction, User,
+};
 use crate::identity::Caller;
 use crate::ids::{AgentId, IncarnationId, ReceiptId, TeamId, TurnId};
 use crate::turn::Posture;
@@ -52,7 +54,15 @@ pub struct Session {
     pub redaction: Arc<Redaction>,
     /// Receipts as they grow, for the open pages of this process.
     pub live: broadcast::Sender<Arc<Receipt>>,
-    pub prepared: Mutex<Option<Prepared>>,
+    pub prepared: Mutex<Slot>,
+}
+
+/// Where the container for the next command waits.
+#[derive(Default)]
+pub struct Slot {
+    waiting: Option<Prepared>,
+    /// The turn is ending: nothing more is prepared.
+    closed: bool,
 }
 
 /// A container that waits for its one command, with the id that the command's receipt will have.
@@ -78,28 +88,39 @@ impl Session {
     /// command will meet it and say so.
     pub async fn prepare(&self) {
         let mut slot = self.prepared.lock().await;
-        if slot.is_some() {
+        if slot.closed || slot.waiting.is_some() {
             return;
         }
         let receipt = ReceiptId::new();
         match self.making().make(self.spec(), Some(receipt)).await {
-            Ok(made) => *slot = Some(Prepared { receipt, made }),
+            Ok(made) => slot.waiting = Some(Prepared { receipt, made }),
             Err(why) => tracing::debug!(?why, "no container was prepared ahead"),
         }
     }
 
     /// The waiting container, or a new one for this receipt.
     pub(super) async fn take(&self) -> Option<Prepared> {
-        self.prepared.lock().await.take()
+        self.prepared.lock().await.waiting.take()
+    }
+
+    /// Puts a container back that was not used.
+    pub(super) async fn put_back(&self, prepared: Option<Prepared>) {
+        self.prepared.lock().await.waiting = prepared;
     }
 
     pub(super) async fn make(&self, receipt: ReceiptId) -> Result<Made, NotMade> {
         self.making().make(self.spec(), Some(receipt)).await
     }
 
-    /// Destroys the container that was not needed. At the end of the turn.
+    /// Destroys the container that was not needed, and prepares no other. At the end of the turn; a preparation under
+    /// way holds the slot until it is done, so none is missed.
     pub async fn discard(&self) -> crate::error::Result<()> {
-        let Some(unused) = self.take().await else {
+        let unused = {
+            let mut slot = self.prepared.lock().await;
+            slot.closed = true;
+            slot.waiting.take()
+        };
+        let Some(unused) = unused else {
             return Ok(());
         };
         let Made {

@@ -54,7 +54,10 @@ pub async fn insert_running(tx: &mut TenantTx, new: &NewReceipt) -> Result<()> {
 }
 
 fn one_at_a_time() -> Error {
-    Error::refused(Code::AgentBusy, "A command of this turn is still running. Wait for its receipt, then start the next.")
+    Error::refused(
+        Code::AgentBusy,
+        "A command of this turn is still running. Wait for its receipt, then start the next.",
+    )
 }
 
 /// Binds a running receipt to its container.
@@ -158,19 +161,6 @@ pub async fn lose(tx: &mut TenantTx, incarnation: IncarnationId) -> Result<Vec<T
     Ok(teams.into_iter().map(TeamId::from).collect())
 }
 
-/// Recovery proved that what was uncertain is gone. The state stays: nobody saw the end.
-pub async fn set_cleanup_confirmed(tx: &mut TenantTx, resource: ResourceId) -> Result<()> {
-    sqlx::query!(
-        "UPDATE coding_receipts SET cleanup = 'confirmed'
-         WHERE home_id = $1 AND resource_id = $2 AND state <> 'running' AND cleanup = 'uncertain'",
-        tx.home().uuid(),
-        resource.uuid(),
-    )
-    .execute(tx.conn())
-    .await?;
-    Ok(())
-}
-
 struct Row {
     id: Uuid,
     team_id: Uuid,
@@ -200,7 +190,9 @@ impl TryFrom<Row> for Receipt {
             table: "coding_receipts",
             what: what.into(),
         };
-        let duration = row.finished_at.map(|end| (end - row.started_at).whole_milliseconds().max(0));
+        let duration = row
+            .finished_at
+            .map(|end| (end - row.started_at).whole_milliseconds().max(0));
         Ok(Receipt {
             id: row.id.into(),
             team_id: row.team_id.into(),
@@ -358,9 +350,15 @@ pub async fn defaults(tx: &mut TenantTx, team: TeamId) -> Result<Option<Defaults
 }
 
 /// Writes the defaults if the revision still is `expected`; 0 is *none yet*.
-pub async fn put_defaults(tx: &mut TenantTx, team: TeamId, expected: i64, config: &Config) -> Result<bool> {
+pub async fn put_defaults(
+    tx: &mut TenantTx,
+    team: TeamId,
+    expected: i64,
+    config: &Config,
+) -> Result<bool> {
     let (home, now) = (tx.home(), tx.now());
-    let config = serde_json::to_value(config).map_err(|e| Error::internal("writing runtime defaults", e))?;
+    let config =
+        serde_json::to_value(config).map_err(|e| Error::internal("writing runtime defaults", e))?;
     let done = if expected == 0 {
         sqlx::query!(
             "INSERT INTO coding_environments (home_id, team_id, revision, config, updated_at)

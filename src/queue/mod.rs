@@ -20,7 +20,7 @@ pub mod control;
 pub mod digest;
 pub mod edit;
 pub mod hold;
-mod lane;
+pub mod lane;
 pub mod look;
 pub mod model;
 pub mod recover;

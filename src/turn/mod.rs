@@ -6,6 +6,7 @@
 //! - Cancelling is a request in the database, which the running process learns by notification and by polling. It is
 //!   no proof of anything.
 
+pub mod api;
 pub mod prompt;
 pub(crate) mod store;
 pub mod transcript;
@@ -26,7 +27,6 @@ use crate::limits;
 use crate::runtime::Usage;
 use crate::tenant::audit::{self, Act};
 use crate::tenant::permission::{Action, require};
-
 
 const LOOK: Op = Op::locking("turn.look");
 const CANCEL: Op = Op::locking("turn.cancel");
@@ -189,22 +189,38 @@ pub async fn end_in(tx: &mut TenantTx, id: TurnId, fence: i64, end: &End) -> Res
     store::end(tx, id, fence, end).await
 }
 
+/// Ends what a dead process left running, in this home: what it did last is unknown.
+pub async fn lose_in(tx: &mut TenantTx, incarnation: IncarnationId) -> Result<u64> {
+    store::lose(tx, incarnation).await
+}
+
 /// The Agent's running turn.
 pub async fn active_in(tx: &mut TenantTx, agent: AgentId) -> Result<Option<Active>> {
     store::active(tx, agent).await
 }
 
 /// Asks for the end of a turn, wherever in the fleet it runs, and wakes that process. `false` when it has ended.
-pub async fn cancel(db: &Db, wakes: &Wakes, caller: &Caller, agent: AgentId, id: TurnId) -> Result<bool> {
+pub async fn cancel(
+    db: &Db,
+    wakes: &Wakes,
+    caller: &Caller,
+    agent: AgentId,
+    id: TurnId,
+) -> Result<bool> {
     require(caller, Action::Operate)?;
     let asked = db
-        .transact(caller, CANCEL, &(agent, id), async |tx: &mut TenantTx, (agent, id): &(AgentId, TurnId)| {
-            let asked = request_cancel_in(tx, *agent, *id).await?;
-            let mut act = Act::ok("turn.cancel", *id);
-            act.outcome = if asked { "ok" } else { "ended" };
-            audit::record(tx, &act).await?;
-            Ok(asked)
-        })
+        .transact(
+            caller,
+            CANCEL,
+            &(agent, id),
+            async |tx: &mut TenantTx, (agent, id): &(AgentId, TurnId)| {
+                let asked = request_cancel_in(tx, *agent, *id).await?;
+                let mut act = Act::ok("turn.cancel", *id);
+                act.outcome = if asked { "ok" } else { "ended" };
+                audit::record(tx, &act).await?;
+                Ok(asked)
+            },
+        )
         .await?;
     wakes.send(Wake::Cancel(id.uuid()));
     Ok(asked)
@@ -226,7 +242,12 @@ pub async fn request_stop_in(tx: &mut TenantTx, agent: AgentId) -> Result<Option
 
 /// A token that fires when somebody asks for the turn's end, or when the turn was declared ended by somebody else.
 /// Aborting the handle ends the watch.
-pub fn watch_cancel(db: Db, wakes: &Wakes, caller: Caller, id: TurnId) -> (CancellationToken, JoinHandle<()>) {
+pub fn watch_cancel(
+    db: Db,
+    wakes: &Wakes,
+    caller: Caller,
+    id: TurnId,
+) -> (CancellationToken, JoinHandle<()>) {
     let token = CancellationToken::new();
     let (fired, mut received) = (token.clone(), wakes.subscribe());
     let watch = tokio::spawn(async move {
@@ -234,11 +255,18 @@ pub fn watch_cancel(db: Db, wakes: &Wakes, caller: Caller, id: TurnId) -> (Cance
             match cancel_requested(&db, &caller, id).await {
                 Ok(true) => return fired.cancel(),
                 Ok(false) => {}
-                Err(error) => tracing::debug!(error = &error as &dyn std::error::Error, "asking for a turn's cancel"),
+                Err(error) => tracing::debug!(
+                    error = &error as &dyn std::error::Error,
+                    "asking for a turn's cancel"
+                ),
             }
             let woken = async {
                 // A receiver that lags looks at the database, like one that was woken.
-                while received.recv().await.is_ok_and(|wake| wake != Wake::Cancel(id.uuid())) {}
+                while received
+                    .recv()
+                    .await
+                    .is_ok_and(|wake| wake != Wake::Cancel(id.uuid()))
+                {}
             };
             let _ = tokio::time::timeout(limits::CANCEL_POLL, woken).await;
         }
@@ -247,14 +275,22 @@ pub fn watch_cancel(db: Db, wakes: &Wakes, caller: Caller, id: TurnId) -> (Cance
 }
 
 async fn cancel_requested(db: &Db, caller: &Caller, id: TurnId) -> Result<bool> {
-    db.transact(caller, LOOK, &id, async |tx: &mut TenantTx, id: &TurnId| store::cancel_requested(tx, *id).await).await
+    db.transact(caller, LOOK, &id, async |tx: &mut TenantTx, id: &TurnId| {
+        store::cancel_requested(tx, *id).await
+    })
+    .await
 }
 
 /// Adds the tokens of one model request.
 pub async fn count_tokens(db: &Db, caller: &Caller, id: TurnId, usage: Usage) -> Result<()> {
-    db.transact(caller, COUNT, &(id, usage), async |tx: &mut TenantTx, (id, usage): &(TurnId, Usage)| {
-        store::add_tokens(tx, *id, usage).await
-    })
+    db.transact(
+        caller,
+        COUNT,
+        &(id, usage),
+        async |tx: &mut TenantTx, (id, usage): &(TurnId, Usage)| {
+            store::add_tokens(tx, *id, usage).await
+        },
+    )
     .await
 }
 
@@ -269,5 +305,8 @@ pub struct Bounds {
 
 /// The turn is over, or was never this process's.
 pub(crate) fn not_active() -> Error {
-    Error::refused(Code::NotFound, "This turn is no longer active; nothing more is started in it.")
+    Error::refused(
+        Code::NotFound,
+        "This turn is no longer active; nothing more is started in it.",
+    )
 }

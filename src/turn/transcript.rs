@@ -12,7 +12,7 @@ use time::OffsetDateTime;
 
 use super::store::lines as store;
 use crate::db::{Db, Op, TenantTx};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::identity::Caller;
 use crate::ids::{ConversationId, ItemId, TurnId};
 use crate::runtime::Ended;
@@ -50,9 +50,12 @@ impl Transcript {
         item: Option<ItemId>,
     ) -> Result<(Self, Vec<String>)> {
         let lines = db
-            .transact(caller, READ, &conversation, async |tx: &mut TenantTx, id: &ConversationId| {
-                store::all(tx, *id).await
-            })
+            .transact(
+                caller,
+                READ,
+                &conversation,
+                async |tx: &mut TenantTx, id: &ConversationId| store::all(tx, *id).await,
+            )
             .await?;
         let mut transcript = Self {
             conversation,
@@ -66,6 +69,11 @@ impl Transcript {
             transcript.count(line);
         }
         Ok((transcript, lines))
+    }
+
+    /// Which conversation it is.
+    pub fn conversation(&self) -> ConversationId {
+        self.conversation
     }
 
     fn count(&mut self, line: &str) {
@@ -95,11 +103,16 @@ impl Transcript {
     /// Whether the rows are the file that the engine left, byte for byte.
     pub fn agrees_with(&self, ended: &Ended) -> bool {
         let sha256: [u8; 32] = self.hash.clone().finalize().into();
-        ended.bytes == self.bytes && ended.lines + 1 == u64::from(self.next.unsigned_abs()) && ended.sha256 == sha256
+        ended.bytes == self.bytes
+            && ended.lines + 1 == u64::from(self.next.unsigned_abs())
+            && ended.sha256 == sha256
     }
 }
 
-async fn append_in(tx: &mut TenantTx, args: &(ConversationId, TurnId, Option<ItemId>, &Line<'_>)) -> Result<()> {
+async fn append_in(
+    tx: &mut TenantTx,
+    args: &(ConversationId, TurnId, Option<ItemId>, &Line<'_>),
+) -> Result<()> {
     let (conversation, turn, item, line) = *args;
     store::insert(tx, conversation, turn, item, line).await
 }
@@ -161,7 +174,10 @@ pub async fn messages(
     let (conversation, before, limit) = *args;
     let lines = store::page(tx, conversation, before, limit).await?;
     let full = i64::try_from(lines.len()).is_ok_and(|count| count == limit);
-    let next = lines.first().filter(|first| full && first.seq > 1).map(|first| first.seq);
+    let next = lines
+        .first()
+        .filter(|first| full && first.seq > 1)
+        .map(|first| first.seq);
     Ok((project(&lines), next))
 }
 
@@ -209,7 +225,8 @@ fn visible(entry: &Value) -> Option<(Role, String, Vec<ToolUse>)> {
         }
         "compaction" => Some((
             Role::Note,
-            "Older messages were replaced by a summary for the model; they are still shown here.".into(),
+            "Older messages were replaced by a summary for the model; they are still shown here."
+                .into(),
             Vec::new(),
         )),
         _ => None,
@@ -221,7 +238,10 @@ fn text_of(content: &Value) -> String {
         Value::String(text) => text.clone(),
         Value::Array(blocks) => {
             let texts = blocks.iter().filter(|block| block["type"] == "text");
-            texts.filter_map(|block| block["text"].as_str()).collect::<Vec<_>>().join("\n")
+            texts
+                .filter_map(|block| block["text"].as_str())
+                .collect::<Vec<_>>()
+                .join("\n")
         }
         _ => String::new(),
     }
@@ -252,14 +272,6 @@ fn receipt_of(entry: &Value) -> Option<(String, String)> {
     Some((call, message["details"]["receiptId"].as_str()?.to_owned()))
 }
 
-/// The rows do not make the file that was left: nothing may be settled as done.
-pub(crate) fn disagrees() -> Error {
-    Error::Corrupt {
-        table: "transcript_lines",
-        what: "the stored lines are not the file that the engine left".into(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -279,13 +291,25 @@ mod tests {
         use serde_json::json;
         let lines = [
             stored(1, json!({"type": "session", "version": 3, "id": "c"})),
-            stored(2, json!({"type": "message", "id": "a", "message": {"role": "user", "content": "Fix it"}})),
-            stored(3, json!({"type": "message", "id": "b", "message": {"role": "assistant", "content": [
+            stored(
+                2,
+                json!({"type": "message", "id": "a", "message": {"role": "user", "content": "Fix it"}}),
+            ),
+            stored(
+                3,
+                json!({"type": "message", "id": "b", "message": {"role": "assistant", "content": [
                 {"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "On it."},
-                {"type": "toolCall", "id": "call1", "name": "coding_command", "arguments": {"command": "x"}}]}})),
-            stored(4, json!({"type": "message", "id": "c", "message": {"role": "toolResult", "toolCallId": "call1",
-                "content": [{"type": "text", "text": "SECRET OUTPUT"}], "details": {"receiptId": "r1"}}})),
-            stored(5, json!({"type": "custom_message", "id": "d", "content": "context"})),
+                {"type": "toolCall", "id": "call1", "name": "coding_command", "arguments": {"command": "x"}}]}}),
+            ),
+            stored(
+                4,
+                json!({"type": "message", "id": "c", "message": {"role": "toolResult", "toolCallId": "call1",
+                "content": [{"type": "text", "text": "SECRET OUTPUT"}], "details": {"receiptId": "r1"}}}),
+            ),
+            stored(
+                5,
+                json!({"type": "custom_message", "id": "d", "content": "context"}),
+            ),
         ];
         let seen = project(&lines);
         assert_eq!(seen.len(), 2);

@@ -4,7 +4,9 @@
 mod architecture;
 mod bench;
 mod cli;
+mod coding;
 mod database;
+mod dispatch;
 mod embedded;
 mod executor;
 mod instance;
@@ -14,3 +16,6 @@ mod repo;
 mod restored;
 mod support;
 mod up;
+mod web;
+mod wire;
+mod workspace;

@@ -15,7 +15,7 @@ use std::time::Instant;
 use rustix::fs::{Dir, FileType, Mode, Timespec, Timestamps};
 use rustix::io::Errno;
 
-use super::super::paths::{DIRECTORY, Seen, open_regular, see};
+use super::super::paths::{DIRECTORY, Seen, open_regular, private_name, see};
 use super::super::report::{Issue, IssueCode};
 use super::{config, timeout, unreadable};
 use crate::limits::{GIT_CONFIG_MAX, GIT_COPY_ENTRIES_MAX, GIT_COPY_MAX, REPO_DEPTH_MAX};
@@ -47,7 +47,7 @@ impl PrivateCopy {
         let ours = config::ours(&theirs, &format!("/proc/self/fd/{}", top.as_raw_fd()))?;
 
         let path =
-            std::env::temp_dir().join(format!("bazilion-git-{}", uuid::Uuid::now_v7().simple()));
+            std::env::temp_dir().join(private_name("bazilion-git-").map_err(|_| unreadable())?);
         fs::DirBuilder::new()
             .mode(0o700)
             .create(&path)
@@ -107,8 +107,12 @@ impl PrivateCopy {
             if kind != FileType::Directory {
                 return Err(foreign("a directory of its objects is a link"));
             }
-            let dir = rustix::fs::openat(&objects, name.as_str(), DIRECTORY, Mode::empty())
-                .map_err(|_| foreign("a directory of its objects is a link"))?;
+            let dir = match rustix::fs::openat(&objects, name.as_str(), DIRECTORY, Mode::empty()) {
+                Ok(dir) => dir,
+                // Packing removes loose directories while we look.
+                Err(Errno::NOENT) => continue,
+                Err(_) => return Err(foreign("a directory of its objects is a link")),
+            };
             if listing(dir.as_fd())?
                 .iter()
                 .any(|(_, kind)| *kind != FileType::RegularFile)

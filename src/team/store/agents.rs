@@ -211,7 +211,16 @@ pub async fn is_busy(tx: &mut TenantTx, id: AgentId) -> Result<Busy> {
     )
     .fetch_optional(tx.conn())
     .await?;
-    Ok(row.map_or(Busy { open_items: 0, turn: false }, |row| Busy { open_items: row.open_items, turn: row.turn }))
+    Ok(row.map_or(
+        Busy {
+            open_items: 0,
+            turn: false,
+        },
+        |row| Busy {
+            open_items: row.open_items,
+            turn: row.turn,
+        },
+    ))
 }
 
 /// An Agent's queue and turn, in one look.
@@ -262,10 +271,13 @@ pub async fn activity(tx: &mut TenantTx, id: AgentId) -> Result<Activity> {
             paused: row.paused,
             control_revision: row.control_revision,
         },
-        turn: row.turn_id.zip(row.started_at).map(|(turn, started_at)| TurnSummary {
-            id: turn.into(),
-            item_id: row.item_id.map(Into::into),
-            started_at,
-        }),
+        turn: row
+            .turn_id
+            .zip(row.started_at)
+            .map(|(turn, started_at)| TurnSummary {
+                id: turn.into(),
+                item_id: row.item_id.map(Into::into),
+                started_at,
+            }),
     })
 }

@@ -135,7 +135,6 @@ pub async fn cancel_requested(tx: &mut TenantTx, id: TurnId) -> Result<bool> {
 
 /// What admitting a command asks of its turn's row.
 pub struct Commanding {
-    pub agent: AgentId,
     pub calls: Vec<String>,
     pub cancelled: bool,
 }
@@ -143,7 +142,7 @@ pub struct Commanding {
 /// Locks a running turn for the admission of a command.
 pub async fn lock_commanding(tx: &mut TenantTx, id: TurnId) -> Result<Commanding> {
     let row = sqlx::query!(
-        "SELECT agent_id, command_calls, cancel_requested_at FROM turns
+        "SELECT command_calls, cancel_requested_at FROM turns
          WHERE home_id = $1 AND id = $2 AND state = 'running'
          FOR UPDATE",
         tx.home().uuid(),
@@ -153,7 +152,6 @@ pub async fn lock_commanding(tx: &mut TenantTx, id: TurnId) -> Result<Commanding
     .await?
     .ok_or_else(super::not_active)?;
     Ok(Commanding {
-        agent: row.agent_id.into(),
         calls: row.command_calls,
         cancelled: row.cancel_requested_at.is_some(),
     })
@@ -174,7 +172,8 @@ pub async fn add_command_call(tx: &mut TenantTx, id: TurnId, call: &str) -> Resu
 
 /// Adds tokens to a turn's count.
 pub async fn add_tokens(tx: &mut TenantTx, id: TurnId, usage: &Usage) -> Result<()> {
-    let input = i64::try_from(usage.input + usage.cache_read + usage.cache_write).unwrap_or(i64::MAX);
+    let input =
+        i64::try_from(usage.input + usage.cache_read + usage.cache_write).unwrap_or(i64::MAX);
     let output = i64::try_from(usage.output).unwrap_or(i64::MAX);
     sqlx::query!(
         "UPDATE turns SET input_tokens = input_tokens + $3, output_tokens = output_tokens + $4

@@ -138,10 +138,8 @@ async fn an_exact_retry_of_an_edit_gets_the_replacement_and_another_edit_under_i
     let edit = home.edit_of(&item, Some("two"), Keep::All, vec![]).await;
     let new = home.edit(&edit).await.unwrap();
     assert_eq!(home.edit(&edit).await.unwrap().id, new.id);
-    let other = queue::edit::Edit {
-        message: Some("three".into()),
-        ..edit.clone()
-    };
+    let mut other = edit.clone();
+    other.message = Some("three".into());
     assert_eq!(code(home.edit(&other).await), "request_conflict");
     home.assert_sound().await;
 }

@@ -108,11 +108,11 @@ async fn a_claim_costs_the_same_with_few_and_with_many_agents_and_items() {
     for sql in [
         "SELECT agent_id FROM agent_queues WHERE ready_at <= now() AND home_id > '00000000-0000-0000-0000-000000000000'
          ORDER BY home_id, ready_at LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED",
-        "SELECT id FROM queue_items WHERE home_id = (SELECT home_id FROM agents LIMIT 1) AND request_id = gen_random_uuid()",
+        "SELECT id FROM queue_items WHERE home_id = (SELECT home_id FROM agents LIMIT 1) AND request_id = '00000000-0000-7000-8000-000000000000'",
         "SELECT id FROM queue_items WHERE home_id = (SELECT home_id FROM agents LIMIT 1)
            AND agent_id = (SELECT id FROM agents LIMIT 1) AND finished_at IS NOT NULL
          ORDER BY finished_at DESC, id DESC LIMIT 51",
-        "SELECT home_id, agent_id FROM agent_queues WHERE owner = gen_random_uuid()",
+        "SELECT home_id, agent_id FROM agent_queues WHERE owner = '00000000-0000-7000-8000-000000000000'",
         "SELECT id FROM queue_items WHERE payload_retained AND finished_at <= now() - interval '7 days'
          ORDER BY finished_at LIMIT 100",
     ] {

@@ -5,6 +5,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use bazilion::executor::docker::{DockerConfig, DockerExecutor, identity_of};
@@ -20,7 +21,7 @@ const BUSYBOX: &str = "/usr/bin/busybox";
 
 /// One executor, one tiny image, one instance of its own: tests do not see each other's containers.
 pub struct Sandbox {
-    pub executor: DockerExecutor,
+    pub executor: Arc<DockerExecutor>,
     pub image: Image,
     pub instance: Uuid,
     pub directory: PathBuf,
@@ -46,7 +47,7 @@ impl Sandbox {
         let workspace = directory.join("workspace");
         fs::create_dir(&workspace).unwrap();
         let user = ordinary_user(&workspace);
-        let executor = executor_at(&socket(), &directory);
+        let executor = Arc::new(executor_at(&socket(), &directory));
         executor
             .probe()
             .await
@@ -249,7 +250,7 @@ fn tiny_tar() -> Vec<u8> {
 }
 
 /// Our program, linked statically, built once per state of its own sources.
-fn static_toolbox() -> PathBuf {
+pub fn static_toolbox() -> PathBuf {
     let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join("toolbox");
     fs::create_dir_all(&kept).unwrap();
     let _lock = alone("toolbox.lock");

@@ -5,3 +5,4 @@ pub mod docker;
 pub mod model;
 pub mod pi_stand_in;
 pub mod queue;
+pub mod turn;

@@ -116,7 +116,7 @@ async fn answer(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Byt
                      \"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{delta}\"}},\"finish_reason\":null}}]}}\n\n"
                 ));
             }
-            stream(text + &finish("stop"))
+            stream(text + finish("stop").as_str())
         }
     }
 }
@@ -126,7 +126,7 @@ fn text_events(parts: &[String]) -> String {
     for part in parts {
         text.push_str(&event(json!({"content": part}), None));
     }
-    text + &finish("stop")
+    text + finish("stop").as_str()
 }
 
 fn call_events(calls: &[(&str, &str, Value)]) -> String {
@@ -138,7 +138,7 @@ fn call_events(calls: &[(&str, &str, Value)]) -> String {
                    "function": {"name": name, "arguments": arguments.to_string()}})
         })
         .collect();
-    event(json!({"role": "assistant", "tool_calls": calls}), None) + &finish("tool_calls")
+    event(json!({"role": "assistant", "tool_calls": calls}), None) + finish("tool_calls").as_str()
 }
 
 fn finish(reason: &str) -> String {

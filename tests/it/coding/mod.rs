@@ -1,0 +1,5 @@
+//! Commands and receipts, in real containers.
+
+mod command;
+mod recovery;
+mod retention;

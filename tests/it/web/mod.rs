@@ -1,0 +1,1 @@
+//! The pages over the real router.

@@ -1,0 +1,3 @@
+//! Leases: overlap, proof, recovery.
+
+mod leases;
