@@ -16,6 +16,7 @@
 pub mod app;
 pub mod approval;
 pub mod auth;
+pub mod bench;
 pub mod cli;
 pub mod clock;
 pub mod coding;

@@ -2,6 +2,7 @@
 //! for what cannot be here, and those speak the real protocol over loopback.
 
 mod architecture;
+mod bench;
 mod cli;
 mod coding;
 mod database;
