@@ -78,7 +78,10 @@ impl Bed {
     }
 
     /// The database's half: a migrated cluster with one home, and an API token for it.
-    pub async fn database(&mut self, note: &(dyn Fn(&str) + Send + Sync)) -> anyhow::Result<&Database> {
+    pub async fn database(
+        &mut self,
+        note: &(dyn Fn(&str) + Send + Sync),
+    ) -> anyhow::Result<&Database> {
         let layout = Layout::open(&self.config.data_dir)?;
         let cluster = Cluster::start(&layout, &Search::of_machine(), note).await?;
         Db::migrate(cluster.options(Role::Owner)).await?;
@@ -109,7 +112,10 @@ impl Bed {
     pub async fn clear(self) -> anyhow::Result<()> {
         let mut ended = Ok(());
         if let Some(sandbox) = &self.sandbox {
-            ended = sandbox.sweep().await.and(rivals::sweep(&self.config, sandbox).await);
+            ended = sandbox
+                .sweep()
+                .await
+                .and(rivals::sweep(&self.config, sandbox).await);
         }
         if let Some(database) = self.database {
             database.app.stopping.cancel();

@@ -170,7 +170,11 @@ async fn toolbox(
         Ok(repository) => repository,
         Err(error) => {
             let why = format!("no repository could be made: {error:#}");
-            report.add(Row::missing("toolbox: repository context", Unit::Milliseconds, why));
+            report.add(Row::missing(
+                "toolbox: repository context",
+                Unit::Milliseconds,
+                why,
+            ));
             return Ok(());
         }
     };
@@ -192,10 +196,19 @@ async fn toolbox(
     sandbox.remove(&identity).await?;
     measured?;
     let ms = Unit::Milliseconds;
-    report.add(Row::value("toolbox: from nothing to its first answer", ms, Some(ready), 1));
+    report.add(Row::value(
+        "toolbox: from nothing to its first answer",
+        ms,
+        Some(ready),
+        1,
+    ));
     report.add(Row::median("toolbox: read a file", ms, &read));
     report.add(Row::median("toolbox: find among 10,000 files", ms, &find));
-    report.add(Row::median("toolbox: repository context, 10,000 files", ms, &context));
+    report.add(Row::median(
+        "toolbox: repository context, 10,000 files",
+        ms,
+        &context,
+    ));
     Ok(())
 }
 
@@ -226,7 +239,16 @@ async fn repository(scratch: &Path, sandbox: &Sandbox) -> anyhow::Result<PathBuf
     for arguments in [
         &["init", "-q", "-b", "main"][..],
         &["add", "-A"],
-        &["-c", "user.name=bench", "-c", "user.email=bench@localhost", "commit", "-q", "-m", "first"],
+        &[
+            "-c",
+            "user.name=bench",
+            "-c",
+            "user.email=bench@localhost",
+            "commit",
+            "-q",
+            "-m",
+            "first",
+        ],
     ] {
         let output = Command::new("git")
             .args(arguments)
@@ -235,7 +257,11 @@ async fn repository(scratch: &Path, sandbox: &Sandbox) -> anyhow::Result<PathBuf
             .output()
             .await?;
         if !output.status.success() {
-            bail!("git {}: {}", arguments[0], String::from_utf8_lossy(&output.stderr).trim());
+            bail!(
+                "git {}: {}",
+                arguments[0],
+                String::from_utf8_lossy(&output.stderr).trim()
+            );
         }
     }
     sandbox.give(&root)?;

@@ -49,9 +49,7 @@ impl Samples {
     pub fn percentile(&self, share: f64) -> Option<f64> {
         let sorted = self.sorted();
         let rank = (share * sorted.len() as f64).ceil() as usize;
-        sorted
-            .get(rank.clamp(1, sorted.len().max(1)) - 1)
-            .copied()
+        sorted.get(rank.clamp(1, sorted.len().max(1)) - 1).copied()
     }
 
     fn sorted(&self) -> Vec<f64> {
@@ -121,12 +119,7 @@ impl Row {
     }
 
     /// A number found otherwise.
-    pub fn value(
-        measure: impl Into<String>,
-        unit: Unit,
-        value: Option<f64>,
-        n: usize,
-    ) -> Self {
+    pub fn value(measure: impl Into<String>, unit: Unit, value: Option<f64>, n: usize) -> Self {
         let note = value.is_none().then(|| "not measured".to_owned());
         Self {
             measure: measure.into(),
@@ -185,8 +178,10 @@ impl Row {
         };
         [
             self.measure.clone(),
-            self.value
-                .map_or_else(|| "–".to_owned(), |value| format!("{} {unit}", shown(value))),
+            self.value.map_or_else(
+                || "–".to_owned(),
+                |value| format!("{} {unit}", shown(value)),
+            ),
             self.p95.map_or_else(String::new, |_| number(self.p95)),
             self.n.to_string(),
             self.target.map(Target::text).unwrap_or_default(),

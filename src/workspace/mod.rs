@@ -112,7 +112,7 @@ pub struct Lease {
     pub reason: Option<String>,
     /// The record came with a restored database: it permits ending nothing.
     pub restored: bool,
-    #[serde(with = "time::serde::rfc3339")]
+    #[serde(serialize_with = "crate::clock::wire::serialize")]
     #[schema(value_type = String, format = DateTime)]
     pub acquired_at: OffsetDateTime,
     pub resources: Vec<Resource>,

@@ -71,12 +71,23 @@ async fn apply_in(
 
 /// Writes the row anew under the same identity: the move was planned, and nothing was copied or taken back.
 pub async fn accept_move(db: &Db, directory: Option<&DataDirectory>) -> Result<Identity> {
-    db.system(MOVE, &directory, async |tx: &mut SystemTx, directory: &Option<&DataDirectory>| {
-        let identity = begin_generation(tx, *directory, true).await?;
-        audit::record_across_homes(tx, None, &Act { origin: "machine", ..Act::ok("instance.accept_move", "") })
+    db.system(
+        MOVE,
+        &directory,
+        async |tx: &mut SystemTx, directory: &Option<&DataDirectory>| {
+            let identity = begin_generation(tx, *directory, true).await?;
+            audit::record_across_homes(
+                tx,
+                None,
+                &Act {
+                    origin: "machine",
+                    ..Act::ok("instance.accept_move", "")
+                },
+            )
             .await?;
-        Ok(identity)
-    })
+            Ok(identity)
+        },
+    )
     .await
 }
 
@@ -89,7 +100,9 @@ async fn is_rewound(db: &Db, config: &Config) -> Result<bool> {
             Ok(identity.map(|identity| (identity.instance, highest)))
         })
         .await?;
-    let Some((instance, highest)) = found else { return Ok(false) };
+    let Some((instance, highest)) = found else {
+        return Ok(false);
+    };
     let seen = witness::read(&config.workspace_base, instance)
         .map_err(|e| Error::internal("reading the fence witness", e))?;
     Ok(seen > highest)
