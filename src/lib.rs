@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! T5  main.rs
-//! T4  routes, server, worker, cli, up, embedded, rehearsal, doctor, bench     compose features
+//! T4  routes, server, web, worker, cli, up, embedded, rehearsal, doctor, bench     compose features
 //! T3  team, queue, approval, workspace, turn, coding, message                 features
 //! T2  tenant, auth, provider
 //! T1  app, readiness, db, http, console, executor, launcher, runtime, toolbox, repo, telemetry
@@ -16,12 +16,16 @@
 pub mod app;
 pub mod approval;
 pub mod auth;
+pub mod bench;
 pub mod cli;
 pub mod clock;
 pub mod coding;
 pub mod config;
 pub mod console;
-#[expect(clippy::disallowed_methods, reason = "the one module that begins transactions")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one module that begins transactions"
+)]
 pub mod db;
 pub mod doctor;
 pub mod embedded;
@@ -49,5 +53,6 @@ pub mod tenant;
 pub mod toolbox;
 pub mod turn;
 pub mod up;
+pub mod web;
 pub mod worker;
 pub mod workspace;

@@ -55,8 +55,6 @@ pub const MIME_TYPE_MAX_CHARS: usize = 200;
 pub const QUEUE_BODY_MAX: usize = 36 * MIB;
 /// One stored piece of a file, in bytes.
 pub const BLOB_CHUNK: usize = 256 * KIB;
-/// Bodies with files that one process takes in at a time; more wait their turn.
-pub const UPLOADS_AT_ONCE: usize = 8;
 /// A page of the queue, at most and by default.
 pub const QUEUE_PAGE_MAX: usize = 100;
 pub const QUEUE_PAGE_DEFAULT: usize = 50;
@@ -79,6 +77,10 @@ pub const EVENTS_KEPT: Duration = Duration::from_hours(1);
 pub const EVENTS_BATCH: i64 = 1000;
 /// Events of one catch-up read.
 pub const EVENTS_PAGE: i64 = 500;
+/// A reader that no wake-up reached looks by itself this often.
+pub const EVENTS_POLL: Duration = Duration::from_secs(1);
+/// A comment keeps an event stream alive this often.
+pub const EVENTS_KEEP_ALIVE: Duration = Duration::from_secs(15);
 // --- the instance on one machine --------------------------------------------------------------------------------
 
 /// Port of `bazilion up` and `bazilion serve` when none is named.
@@ -269,6 +271,19 @@ pub const SIGN_IN_FAILURES_MAX: i64 = 10;
 pub const SIGN_IN_WINDOW: Duration = Duration::from_secs(15 * 60);
 /// The last use of a token is written at most this often.
 pub const TOKEN_USE_PRECISION: Duration = Duration::from_secs(60);
+
+// Web pages and the server.
+
+/// Head of a request: first line and all header fields together.
+pub const REQUEST_HEAD_MAX: usize = 64 * 1024;
+/// Time for a request's head to arrive.
+pub const REQUEST_HEAD_TIME: Duration = Duration::from_secs(30);
+/// Pause after a connection could not be accepted.
+pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Body of a page's form with files: their limit, and room for text and part heads.
+pub const FORM_WITH_FILES_MAX: usize = 28 * MIB;
+/// Body of any other page's form.
+pub const FORM_MAX: usize = 512 * 1024;
 // --- repository context and toolbox -----------------------------------------------------------------------------
 
 /// A target or a path of a file tool, in characters.
@@ -364,6 +379,16 @@ pub const READINESS_PATIENCE: Duration = Duration::from_secs(3);
 pub const SERVER_DRAIN: Duration = Duration::from_secs(5);
 /// Database connections of one process.
 pub const DB_CONNECTIONS: u32 = 24;
+/// Lines of a conversation on one page.
+pub const MESSAGES_PER_PAGE: i64 = 100;
+/// Receipts of one turn that a page of its conversation shows.
+pub const RECEIPTS_PER_TURN_SHOWN: i64 = 200;
+/// Event streams that one person may hold open in one process.
+pub const EVENT_STREAMS_PER_OPERATOR: usize = 24;
+/// After this long a page's event stream ends, and the browser's next one is authorised anew.
+pub const EVENT_STREAM_LIFE: Duration = Duration::from_secs(10 * 60);
+/// A page looks for a running command's new output this often.
+pub const LIVE_TAIL_EVERY: Duration = Duration::from_millis(700);
 /// Lines of a conversation that one page of messages is read from.
 pub const MESSAGES_PAGE: i64 = 200;
 /// Receipts of one page.

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use bazilion::cli::{self, Cli, Ran, ServerCommand};
 use bazilion::console::output::to_stderr;
-use bazilion::{doctor, instance, telemetry, up};
+use bazilion::{bench, doctor, instance, telemetry, up};
 
 fn main() -> ExitCode {
     // The only TLS stack; every HTTP client of the process asks for it.
@@ -48,7 +48,7 @@ async fn serve(command: ServerCommand) -> ExitCode {
         ServerCommand::Instance(verb) => Box::pin(instance::verbs::run(verb)).await,
         ServerCommand::Migrate(verb) => Box::pin(instance::verbs::migrate(verb)).await,
         ServerCommand::Serve(_) => missing("serve"),
-        ServerCommand::Bench(_) => missing("bench"),
+        ServerCommand::Bench(verb) => Box::pin(bench::run(verb)).await,
     }
 }
 

@@ -12,7 +12,7 @@ use utoipa_axum::router::OpenApiRouter;
 use crate::app::App;
 use crate::auth::extract::ApiCaller;
 use crate::http::layers;
-use crate::{auth, coding, instance, provider, team, turn, workspace};
+use crate::{auth, coding, instance, provider, queue, team, turn, web, workspace};
 
 /// Everything that is served, with the document that describes `/api`.
 pub fn router(app: App) -> Router {
@@ -24,8 +24,10 @@ pub fn router(app: App) -> Router {
         )
         .route("/api/ready", get(ready))
         .method_not_allowed_fallback(layers::method_not_allowed);
+    let pages = web::router(&app);
     Router::new()
         .merge(api)
+        .merge(pages)
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(readyz))
         .fallback(layers::fallback)
@@ -40,6 +42,7 @@ fn api() -> OpenApiRouter<App> {
         .nest("/api", auth::api::router())
         .nest("/api", provider::api::router())
         .nest("/api", team::api::router())
+        .nest("/api", queue::api::router())
         .nest("/api", turn::api::router())
         .nest("/api", coding::api::router())
         .nest("/api", workspace::api::router())

@@ -15,7 +15,7 @@ use crate::db::{Op, TenantTx};
 use crate::error::{Code, Error, Result};
 use crate::http::extract::{Json, Path};
 use crate::http::paging::Page;
-use crate::identity::{Actor, Role};
+use crate::identity::{Actor, Credential, Role, Scopes};
 use crate::ids::{OperatorId, TokenId};
 use crate::limits;
 use crate::tenant;
@@ -128,6 +128,7 @@ async fn create_token(
     else {
         return Err(Error::not_found());
     };
+    require_change(own)?;
     let scopes = token::parse_scopes(&new.scopes)?;
     let beyond = (scopes.read && !own.read)
         || (scopes.write && !own.write)
@@ -154,7 +155,16 @@ async fn create_token(
     Ok((StatusCode::CREATED, Answer(created)))
 }
 
-/// Revokes one of the caller's tokens, at once.
+/// A token that only reads makes and ends no others: it could outlive its own expiry, or lock its owner out.
+fn require_change(scopes: Scopes) -> Result<()> {
+    if scopes.write || scopes.admin {
+        return Ok(());
+    }
+    let detail = "A token that only reads cannot create or revoke other tokens.";
+    Err(Error::refused(Code::InsufficientScope, detail))
+}
+
+/// Revokes one of the caller's tokens, at once. A token may always revoke itself.
 #[utoipa::path(delete, path = "/tokens/{token}", tag = "account", params(("token" = TokenId, Path,)),
     responses((status = 204)))]
 async fn revoke_token(
@@ -169,6 +179,13 @@ async fn revoke_token(
             &id,
             async |tx: &mut TenantTx, id: &TokenId| {
                 let operator = operator(tx)?;
+                if let Actor::Operator {
+                    scopes, credential, ..
+                } = *tx.caller().actor()
+                    && credential != Credential::Token(*id)
+                {
+                    require_change(scopes)?;
+                }
                 store::revoke_token(tx, operator, *id).await?;
                 audit::record(tx, &Act::ok("token.revoke", id)).await
             },

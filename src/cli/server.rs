@@ -18,7 +18,6 @@ pub enum ServerCommand {
     /// Say what is ready, what is missing, and how to mend it
     Doctor(Doctor),
     /// Measure, and compare with what the same machine can do
-    #[command(subcommand)]
     Bench(Bench),
     /// Acts of the instance's administrator
     #[command(subcommand)]
@@ -135,11 +134,39 @@ pub struct Doctor {
     pub json: bool,
 }
 
-/// `bazilion bench`.
+/// `bazilion bench`. Without a set: a command in a fresh container, an acceptance, the way to the model.
+#[derive(Debug, Args)]
+#[command(after_help = BENCH_HELP)]
+pub struct Bench {
+    #[command(subcommand)]
+    pub set: Option<BenchSet>,
+    /// Samples of each measure; fewer than 20 show only that it works
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 20,
+        global = true,
+        hide = true
+    )]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub samples: u16,
+    /// From the global `--json`.
+    #[arg(skip)]
+    pub json: bool,
+}
+
+const BENCH_HELP: &str = "\
+Measures the product beside docker, runc, bubblewrap and pgbench on this machine, in one
+run, taking turns, with a PostgreSQL and containers of its own; all of it is removed at
+the end. Ratios count, times depend on the machine. Nothing else should run meanwhile.";
+
+/// A larger set of measures.
 #[derive(Debug, Subcommand)]
-pub enum Bench {
-    /// The follow-up queue: submit, claim, finish, beside pgbench with the same statements
+pub enum BenchSet {
+    /// The follow-up queue: submit, claim, end, beside pgbench with the same statements
     Queue(BenchQueue),
+    /// Commands in containers one by one and eight at once, cancelling, the toolbox
+    Coding,
 }
 
 /// `bazilion bench queue`.
@@ -149,9 +176,6 @@ pub struct BenchQueue {
     #[arg(long, value_name = "SECONDS", default_value_t = 180)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=180))]
     pub seconds: u64,
-    /// From the global `--json`.
-    #[arg(skip)]
-    pub json: bool,
 }
 
 /// `bazilion instance`.
@@ -243,7 +267,7 @@ impl ServerCommand {
         match &mut self {
             ServerCommand::Up(up) => up.json = json,
             ServerCommand::Doctor(doctor) => doctor.json = json,
-            ServerCommand::Bench(Bench::Queue(queue)) => queue.json = json,
+            ServerCommand::Bench(bench) => bench.json = json,
             _ => {}
         }
         match self {

@@ -53,9 +53,15 @@ async fn list_receipts(
     Query(page): Query<ReceiptPage>,
 ) -> Result<Answer<Page<Receipt>>> {
     let args = (team, page.turn_id, page.cursor, limits::RECEIPTS_PAGE);
-    let items = app.db.transact(&caller, READ, &args, super::receipts).await?;
+    let items = app
+        .db
+        .transact(&caller, READ, &args, super::receipts)
+        .await?;
     let full = i64::try_from(items.len()).is_ok_and(|count| count == limits::RECEIPTS_PAGE);
-    let next_cursor = items.last().filter(|_| full).map(|receipt| receipt.id.to_string());
+    let next_cursor = items
+        .last()
+        .filter(|_| full)
+        .map(|receipt| receipt.id.to_string());
     Ok(Answer(Page { items, next_cursor }))
 }
 
@@ -67,7 +73,11 @@ async fn show_receipt(
     ApiCaller(caller): ApiCaller,
     Path(args): Path<(String, ReceiptId)>,
 ) -> Result<Answer<Receipt>> {
-    Ok(Answer(app.db.transact(&caller, READ, &args, super::receipt).await?))
+    Ok(Answer(
+        app.db
+            .transact(&caller, READ, &args, super::receipt)
+            .await?,
+    ))
 }
 
 /// What a Team has saved, and what a turn admitted now would be given.
@@ -78,8 +88,16 @@ async fn show_environment(
     ApiCaller(caller): ApiCaller,
     Path(team): Path<String>,
 ) -> Result<Answer<TeamEnvironment>> {
-    let image = app.config.sandbox_image.clone().unwrap_or_else(images::sandbox_reference);
-    Ok(Answer(app.db.transact(&caller, READ, &(team, image), environment::show).await?))
+    let image = app
+        .config
+        .sandbox_image
+        .clone()
+        .unwrap_or_else(images::sandbox_reference);
+    Ok(Answer(
+        app.db
+            .transact(&caller, READ, &(team, image), environment::show)
+            .await?,
+    ))
 }
 
 /// Saves runtime defaults. Runs nothing.
@@ -94,14 +112,24 @@ async fn put_environment(
     let config = environment::check(&body.config)?;
     if let Some(cwd) = config.cwd.clone() {
         let team = app.db.transact(&caller, READ, &named, team_in).await?;
-        let root = team.root.directory(&app.config.workspace_base, caller.home(), team.id);
+        let root = team
+            .root
+            .directory(&app.config.workspace_base, caller.home(), team.id);
         let found = tokio::task::spawn_blocking(move || is_directory(&root, &cwd)).await;
         if !found.map_err(|e| Error::internal("looking at a working directory", e))? {
-            return Err(Error::invalid("config.cwd", "cwd", "Name an existing directory that is no link."));
+            return Err(Error::invalid(
+                "config.cwd",
+                "cwd",
+                "Name an existing directory that is no link.",
+            ));
         }
     }
     let args = (named, body.expected_revision, config);
-    Ok(Answer(app.db.transact(&caller, WRITE, &args, environment::put).await?))
+    Ok(Answer(
+        app.db
+            .transact(&caller, WRITE, &args, environment::put)
+            .await?,
+    ))
 }
 
 async fn team_in(tx: &mut TenantTx, named: &String) -> Result<Team> {

@@ -91,21 +91,41 @@ pub fn assess(then: &Then<'_>, today: &Today, now: OffsetDateTime) -> Applicabil
             reasons: stale,
         };
     }
-    let state = if unknown.is_empty() { Standing::Fresh } else { Standing::Unknown };
-    Applicability { state, reasons: unknown }
+    let state = if unknown.is_empty() {
+        Standing::Fresh
+    } else {
+        Standing::Unknown
+    };
+    Applicability {
+        state,
+        reasons: unknown,
+    }
 }
 
 fn differences(then: &Inputs, today: &Inputs) -> Vec<&'static str> {
     let compared = [
-        (then.instructions != today.instructions, "instructions_changed"),
+        (
+            then.instructions != today.instructions,
+            "instructions_changed",
+        ),
         (then.sources != today.sources, "command_sources_changed"),
         (then.manifests != today.manifests, "manifests_changed"),
         (then.posture != today.posture, "posture_changed"),
         (then.image_id != today.image_id, "image_changed"),
-        (then.root_identity != today.root_identity, "workspace_changed"),
-        (then.defaults_revision != today.defaults_revision, "defaults_changed"),
+        (
+            then.root_identity != today.root_identity,
+            "workspace_changed",
+        ),
+        (
+            then.defaults_revision != today.defaults_revision,
+            "defaults_changed",
+        ),
     ];
-    compared.into_iter().filter(|(differs, _)| *differs).map(|(_, reason)| reason).collect()
+    compared
+        .into_iter()
+        .filter(|(differs, _)| *differs)
+        .map(|(_, reason)| reason)
+        .collect()
 }
 
 #[cfg(test)]
@@ -128,7 +148,12 @@ mod tests {
         OffsetDateTime::UNIX_EPOCH + time::Duration::seconds(seconds)
     }
 
-    fn ask(then: Option<&Inputs>, owner_lives: bool, today: &Today, now: i64) -> (Standing, Vec<&'static str>) {
+    fn ask(
+        then: Option<&Inputs>,
+        owner_lives: bool,
+        today: &Today,
+        now: i64,
+    ) -> (Standing, Vec<&'static str>) {
         let then = Then {
             state: State::Succeeded,
             started_at: at(1000),
@@ -143,14 +168,32 @@ mod tests {
     fn c021_c023_d105_each_change_makes_it_stale_with_its_reason() {
         let then = inputs();
         let known = Today::Known(inputs());
-        assert_eq!(ask(Some(&then), true, &known, 1900), (Standing::Fresh, vec![]));
-        assert_eq!(ask(Some(&then), true, &known, 1901), (Standing::Stale, vec!["expired"]));
-        assert_eq!(ask(Some(&then), true, &known, 999), (Standing::Stale, vec!["clock"]));
+        assert_eq!(
+            ask(Some(&then), true, &known, 1900),
+            (Standing::Fresh, vec![])
+        );
+        assert_eq!(
+            ask(Some(&then), true, &known, 1901),
+            (Standing::Stale, vec!["expired"])
+        );
+        assert_eq!(
+            ask(Some(&then), true, &known, 999),
+            (Standing::Stale, vec!["clock"])
+        );
         type Change = fn(&mut Inputs);
         let changes: [(Change, &str); 7] = [
-            (|i| drop(i.manifests.insert("Cargo.lock".into(), Some("h".into()))), "manifests_changed"),
-            (|i| drop(i.instructions.insert("AGENTS.md".into(), Some("h".into()))), "instructions_changed"),
-            (|i| drop(i.sources.insert("package.json".into(), Some("h".into()))), "command_sources_changed"),
+            (
+                |i| drop(i.manifests.insert("Cargo.lock".into(), Some("h".into()))),
+                "manifests_changed",
+            ),
+            (
+                |i| drop(i.instructions.insert("AGENTS.md".into(), Some("h".into()))),
+                "instructions_changed",
+            ),
+            (
+                |i| drop(i.sources.insert("package.json".into(), Some("h".into()))),
+                "command_sources_changed",
+            ),
             (|i| i.posture = Posture::Protected, "posture_changed"),
             (|i| i.image_id = None, "image_changed"),
             (|i| i.root_identity.push('x'), "workspace_changed"),
@@ -159,7 +202,10 @@ mod tests {
         for (change, reason) in changes {
             let mut today = inputs();
             change(&mut today);
-            assert_eq!(ask(Some(&then), true, &Today::Known(today), 1001), (Standing::Stale, vec![reason]));
+            assert_eq!(
+                ask(Some(&then), true, &Today::Known(today), 1001),
+                (Standing::Stale, vec![reason])
+            );
         }
     }
 
@@ -167,10 +213,22 @@ mod tests {
     fn c025_c027_c029_what_cannot_be_compared_is_unknown() {
         let then = inputs();
         let known = Today::Known(inputs());
-        assert_eq!(ask(Some(&then), false, &known, 1001), (Standing::Unknown, vec!["evidence_lost"]));
-        assert_eq!(ask(None, true, &known, 1001), (Standing::Unknown, vec!["inputs_unreadable"]));
-        assert_eq!(ask(Some(&then), true, &Today::Unreadable, 1001), (Standing::Unknown, vec!["inputs_unreadable"]));
+        assert_eq!(
+            ask(Some(&then), false, &known, 1001),
+            (Standing::Unknown, vec!["evidence_lost"])
+        );
+        assert_eq!(
+            ask(None, true, &known, 1001),
+            (Standing::Unknown, vec!["inputs_unreadable"])
+        );
+        assert_eq!(
+            ask(Some(&then), true, &Today::Unreadable, 1001),
+            (Standing::Unknown, vec!["inputs_unreadable"])
+        );
         let incomplete = ask(Some(&then), true, &Today::InstructionsIncomplete, 1001);
-        assert_eq!(incomplete, (Standing::Unknown, vec!["instructions_incomplete"]));
+        assert_eq!(
+            incomplete,
+            (Standing::Unknown, vec!["instructions_incomplete"])
+        );
     }
 }

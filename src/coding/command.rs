@@ -69,12 +69,20 @@ impl Input {
             Error::invalid("", "shape", keys)
         })?;
         let allowed = |c: char| !c.is_control() || c == '\t' || c == '\n';
-        if input.command.trim().is_empty() || input.command.len() > limits::COMMAND_MAX || !input.command.chars().all(allowed) {
-            let rule = "Give 1 to 4096 bytes without control characters other than tab and newline.";
+        if input.command.trim().is_empty()
+            || input.command.len() > limits::COMMAND_MAX
+            || !input.command.chars().all(allowed)
+        {
+            let rule =
+                "Give 1 to 4096 bytes without control characters other than tab and newline.";
             return Err(Error::invalid("command", "command", rule));
         }
         if !limits::COMMAND_SECONDS.contains(&input.timeout_seconds) {
-            return Err(Error::invalid("timeoutSeconds", "range", "Give 1 to 300 seconds."));
+            return Err(Error::invalid(
+                "timeoutSeconds",
+                "range",
+                "Give 1 to 300 seconds.",
+            ));
         }
         input.cwd = check_cwd(&input.cwd)?;
         Ok(input)
@@ -90,14 +98,21 @@ pub fn check_cwd(cwd: &str) -> Result<String> {
         _ => cwd,
     };
     if cwd.starts_with('/') {
-        return Err(Error::invalid("cwd", "absolute", "Write . or a path relative to /workspace, such as src/app."));
+        return Err(Error::invalid(
+            "cwd",
+            "absolute",
+            "Write . or a path relative to /workspace, such as src/app.",
+        ));
     }
     let parts: Vec<&str> = cwd.split('/').collect();
     let bad = |part: &&str| {
-        matches!(*part, "" | "." | ".." | ".git") || part.contains('\\') || part.chars().any(char::is_control)
+        matches!(*part, "" | "." | ".." | ".git")
+            || part.contains('\\')
+            || part.chars().any(char::is_control)
     };
     if cwd != "." && (parts.len() > limits::COMMAND_CWD_PARTS || parts.iter().any(bad)) {
-        let rule = "Write . or a relative path of at most 16 parts, none of them empty, ., .. or .git.";
+        let rule =
+            "Write . or a relative path of at most 16 parts, none of them empty, ., .. or .git.";
         return Err(Error::invalid("cwd", "cwd", rule));
     }
     Ok(cwd.to_owned())
@@ -138,7 +153,9 @@ pub async fn run(
     };
     session.life.check()?;
     let prepared = session.take().await;
-    let id = prepared.as_ref().map_or_else(ReceiptId::new, |prepared| prepared.receipt);
+    let id = prepared
+        .as_ref()
+        .map_or_else(ReceiptId::new, |prepared| prepared.receipt);
     let admission = match admit(session, id, call, input, inputs.as_ref()).await {
         Ok(admission) => admission,
         Err(error) => {
@@ -154,9 +171,13 @@ pub async fn run(
         Admission::Blocked(reason) => {
             session.put_back(prepared).await?;
             let verdict = Verdict::of(State::Blocked, reason);
-            settle(session, id, verdict, Cleanup::Confirmed, Kept::default()).await.map(Answer::Ran)
+            settle(session, id, verdict, Cleanup::Confirmed, Kept::default())
+                .await
+                .map(Answer::Ran)
         }
-        Admission::Started => execute(session, id, input, prepared, cancelled).await.map(Answer::Ran),
+        Admission::Started => execute(session, id, input, prepared, cancelled)
+            .await
+            .map(Answer::Ran),
     }
 }
 
@@ -183,10 +204,16 @@ async fn admit(
         call: call.to_owned(),
         input: serde_json::to_value(input).map_err(wrong)?,
         environment: session.describe(),
-        evidence: inputs.map(serde_json::to_value).transpose().map_err(wrong)?,
+        evidence: inputs
+            .map(serde_json::to_value)
+            .transpose()
+            .map_err(wrong)?,
         incarnation: session.incarnation,
     };
-    session.db.transact(&session.caller, ADMIT, &(session, &new), admit_in).await
+    session
+        .db
+        .transact(&session.caller, ADMIT, &(session, &new), admit_in)
+        .await
 }
 
 async fn admit_in(tx: &mut TenantTx, args: &(&Session, &NewReceipt)) -> Result<Admission> {
@@ -200,7 +227,9 @@ async fn admit_in(tx: &mut TenantTx, args: &(&Session, &NewReceipt)) -> Result<A
     }
     if turn.calls.len() >= limits::COMMANDS_PER_TURN {
         let text = "This turn has run its 64 commands. End it; the next input begins a new turn.";
-        return Err(Error::refused(Code::RateLimited, text).with("limit", limits::COMMANDS_PER_TURN));
+        return Err(
+            Error::refused(Code::RateLimited, text).with("limit", limits::COMMANDS_PER_TURN)
+        );
     }
     workspace::require_active_in(tx, &session.lease).await?;
     store::insert_running(tx, new).await?;
@@ -215,7 +244,8 @@ async fn admit_in(tx: &mut TenantTx, args: &(&Session, &NewReceipt)) -> Result<A
 
 async fn repeated(tx: &mut TenantTx, new: &NewReceipt) -> Result<Admission> {
     let Some(first) = store::find_by_call(tx, new.turn, &new.call).await? else {
-        let text = "This tool call ran before, and its receipt was evicted since. It is not run again.";
+        let text =
+            "This tool call ran before, and its receipt was evicted since. It is not run again.";
         return Err(Error::refused(Code::PayloadExpired, text));
     };
     if first.input != new.input {
@@ -228,11 +258,16 @@ async fn repeated(tx: &mut TenantTx, new: &NewReceipt) -> Result<Admission> {
 /// Commands that a home with `shellApproval: dangerous` wants a person to see first.
 fn is_dangerous(command: &str) -> bool {
     const WORDS: [&str; 12] = [
-        "rm", "rmdir", "dd", "mkfs", "shred", "truncate", "chmod", "chown", "kill", "killall", "pkill", "shutdown",
+        "rm", "rmdir", "dd", "mkfs", "shred", "truncate", "chmod", "chown", "kill", "killall",
+        "pkill", "shutdown",
     ];
     let history = ["push", "reset", "clean", "rebase", "filter-branch"];
-    let words: Vec<&str> = command.split(|c: char| c.is_whitespace() || ";|&()`$".contains(c)).collect();
-    words.iter().any(|word| WORDS.contains(&word.rsplit('/').next().unwrap_or(word)))
+    let words: Vec<&str> = command
+        .split(|c: char| c.is_whitespace() || ";|&()`$".contains(c))
+        .collect();
+    words
+        .iter()
+        .any(|word| WORDS.contains(&word.rsplit('/').next().unwrap_or(word)))
         || (words.contains(&"git") && words.iter().any(|word| history.contains(word)))
 }
 
@@ -275,7 +310,11 @@ async fn execute(
         deadline_ms: millis(limit + limits::LAUNCH_DEADLINE_MARGIN),
     };
     let sent = match session.life.check() {
-        Ok(()) => session.executor.run(attached, &frame).await.map_err(|e| e.to_string()),
+        Ok(()) => session
+            .executor
+            .run(attached, &frame)
+            .await
+            .map_err(|e| e.to_string()),
         Err(error) => Err(error.to_string()),
     };
     let (verdict, kept) = match sent {
@@ -291,7 +330,10 @@ async fn execute(
 }
 
 async fn bind(session: &Session, id: ReceiptId, resource: ResourceId) -> Result<()> {
-    session.db.transact(&session.caller, BIND, &(session, id, resource), bind_in).await
+    session
+        .db
+        .transact(&session.caller, BIND, &(session, id, resource), bind_in)
+        .await
 }
 
 async fn bind_in(tx: &mut TenantTx, args: &(&Session, ReceiptId, ResourceId)) -> Result<()> {
@@ -304,7 +346,10 @@ async fn not_made(session: &Session, id: ReceiptId, why: NotMade) -> Result<Rece
     let (verdict, cleanup) = match why {
         NotMade::Blocked(reason) => (Verdict::of(State::Blocked, reason), Cleanup::Confirmed),
         NotMade::Uncertain(reason) => (Verdict::of(State::Blocked, reason), Cleanup::Uncertain),
-        NotMade::Failed(error) => (Verdict::of(State::Blocked, error.to_string()), Cleanup::Confirmed),
+        NotMade::Failed(error) => (
+            Verdict::of(State::Blocked, error.to_string()),
+            Cleanup::Confirmed,
+        ),
     };
     settle(session, id, verdict, cleanup, Kept::default()).await
 }
@@ -360,7 +405,11 @@ async fn follow(
             kept.push(&chunk);
         }
     }
-    let ended_by = if matches!(exit, Exit::NotStarted { .. }) { EndedBy::Itself } else { ended_by };
+    let ended_by = if matches!(exit, Exit::NotStarted { .. }) {
+        EndedBy::Itself
+    } else {
+        ended_by
+    };
     (judge(&exit, ended_by), kept.finish())
 }
 
@@ -376,7 +425,10 @@ async fn kill(session: &Session, identity: &crate::executor::Identity) {
 
 /// Shows the tail so far to whoever may see it, here and elsewhere. A failure costs a refresh, nothing more.
 async fn show(session: &Session, id: ReceiptId, kept: &Kept) {
-    let shown = session.db.transact(&session.caller, SHOW, &(id, kept), show_in).await;
+    let shown = session
+        .db
+        .transact(&session.caller, SHOW, &(id, kept), show_in)
+        .await;
     match shown {
         Ok(Some(receipt)) => announce(session, receipt),
         Ok(None) => {}
@@ -402,9 +454,19 @@ fn cleanup_of(ending: &Ending) -> Cleanup {
 }
 
 /// Ends the receipt, and keeps the Team's newest.
-async fn settle(session: &Session, id: ReceiptId, verdict: Verdict, cleanup: Cleanup, kept: Kept) -> Result<Receipt> {
+async fn settle(
+    session: &Session,
+    id: ReceiptId,
+    verdict: Verdict,
+    cleanup: Cleanup,
+    kept: Kept,
+) -> Result<Receipt> {
     let verdict = with_cleanup(verdict, cleanup);
-    let hints = if verdict.state == State::Failed { hints::read(&kept.tail) } else { Vec::new() };
+    let hints = if verdict.state == State::Failed {
+        hints::read(&kept.tail)
+    } else {
+        Vec::new()
+    };
     let settled = Settled {
         id,
         team: session.team,
@@ -413,7 +475,10 @@ async fn settle(session: &Session, id: ReceiptId, verdict: Verdict, cleanup: Cle
         kept: &kept,
         hints: &hints,
     };
-    let receipt = session.db.transact(&session.caller, SETTLE, &settled, settle_in).await?;
+    let receipt = session
+        .db
+        .transact(&session.caller, SETTLE, &settled, settle_in)
+        .await?;
     announce(session, receipt.clone());
     Ok(receipt)
 }
@@ -422,7 +487,9 @@ async fn settle_in(tx: &mut TenantTx, settled: &Settled<'_>) -> Result<Receipt> 
     // Lost against whoever declared this process dead: the first end stands, and is what the Agent is told.
     store::settle(tx, settled).await?;
     store::keep_newest(tx, settled.team).await?;
-    store::find(tx, settled.id).await?.ok_or_else(Error::not_found)
+    store::find(tx, settled.id)
+        .await?
+        .ok_or_else(Error::not_found)
 }
 
 fn millis(time: Duration) -> u64 {
@@ -469,10 +536,20 @@ mod tests {
 
     #[test]
     fn dangerous_commands_are_recognised_by_their_words() {
-        for command in ["rm -rf x", "cd a && /bin/rm b", "git push origin", "true; kill 1"] {
+        for command in [
+            "rm -rf x",
+            "cd a && /bin/rm b",
+            "git push origin",
+            "true; kill 1",
+        ] {
             assert!(is_dangerous(command), "{command}");
         }
-        for command in ["make test", "cargo test --lib", "git status", "npm run format"] {
+        for command in [
+            "make test",
+            "cargo test --lib",
+            "git status",
+            "npm run format",
+        ] {
             assert!(!is_dangerous(command), "{command}");
         }
     }

@@ -40,7 +40,7 @@ pub struct Defaults {
     pub team_id: TeamId,
     pub revision: i64,
     pub config: Config,
-    #[serde(with = "time::serde::rfc3339")]
+    #[serde(serialize_with = "crate::clock::wire::serialize")]
     #[schema(value_type = String, format = DateTime)]
     pub updated_at: OffsetDateTime,
 }
@@ -78,38 +78,71 @@ pub fn check(config: &Value) -> Result<Config> {
         });
     };
     let Some(map) = config.as_object() else {
-        return Err(Error::invalid("config", "type", "Give an object with image, cwd or env."));
+        return Err(Error::invalid(
+            "config",
+            "type",
+            "Give an object with image, cwd or env.",
+        ));
     };
     let mut checked = Config::default();
     for (key, value) in map {
         match (key.as_str(), value) {
-            ("image", Value::String(text)) if is_reference(text) => checked.image = Some(text.clone()),
-            ("image", _) => breach("config.image", "image", "Name an image that the instance allows for this home."),
+            ("image", Value::String(text)) if is_reference(text) => {
+                checked.image = Some(text.clone())
+            }
+            ("image", _) => breach(
+                "config.image",
+                "image",
+                "Name an image that the instance allows for this home.",
+            ),
             ("cwd", Value::String(text)) => match super::command::check_cwd(text) {
                 Ok(cwd) => checked.cwd = Some(cwd),
-                Err(_) => breach("config.cwd", "cwd", "Use . or a relative path of at most 16 parts."),
+                Err(_) => breach(
+                    "config.cwd",
+                    "cwd",
+                    "Use . or a relative path of at most 16 parts.",
+                ),
             },
-            ("cwd", _) => breach("config.cwd", "cwd", "Use . or a relative path of at most 16 parts."),
+            ("cwd", _) => breach(
+                "config.cwd",
+                "cwd",
+                "Use . or a relative path of at most 16 parts.",
+            ),
             ("env", Value::Object(env)) => {
                 for (name, value) in env {
                     match value.as_str().filter(|value| is_harmless(name, value)) {
                         Some(value) => {
                             checked.env.insert(name.clone(), value.to_owned());
                         }
-                        None => breach("config.env", "env", "Only CI (true, false), NO_COLOR (0, 1) and TZ (a time zone)."),
+                        None => breach(
+                            "config.env",
+                            "env",
+                            "Only CI (true, false), NO_COLOR (0, 1) and TZ (a time zone).",
+                        ),
                     }
                 }
             }
             ("env", _) => breach("config.env", "env", "Give an object."),
-            _ => breach("config", "unknown_key", "Only image, cwd and env can be set."),
+            _ => breach(
+                "config",
+                "unknown_key",
+                "Only image, cwd and env can be set.",
+            ),
         }
     }
-    if breaches.is_empty() { Ok(checked) } else { Err(Error::invalid_fields(breaches)) }
+    if breaches.is_empty() {
+        Ok(checked)
+    } else {
+        Err(Error::invalid_fields(breaches))
+    }
 }
 
 fn is_reference(text: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "._-/:@".contains(c);
-    !text.is_empty() && text.len() <= 255 && text.starts_with(|c: char| c.is_ascii_alphanumeric()) && text.chars().all(plain)
+    !text.is_empty()
+        && text.len() <= 255
+        && text.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && text.chars().all(plain)
 }
 
 fn is_harmless(name: &str, value: &str) -> bool {
@@ -125,9 +158,15 @@ fn is_harmless(name: &str, value: &str) -> bool {
 fn is_time_zone(value: &str) -> bool {
     let part = |part: &str| {
         part.starts_with(|c: char| c.is_ascii_alphabetic())
-            && part.chars().all(|c| c.is_ascii_alphanumeric() || "+-_".contains(c))
+            && part
+                .chars()
+                .all(|c| c.is_ascii_alphanumeric() || "+-_".contains(c))
     };
-    value == "UTC" || (value.len() <= 64 && value.split('/').count() <= 3 && value.contains('/') && value.split('/').all(part))
+    value == "UTC"
+        || (value.len() <= 64
+            && value.split('/').count() <= 3
+            && value.contains('/')
+            && value.split('/').all(part))
 }
 
 /// A Team's saved defaults, inside an admission.
@@ -143,9 +182,13 @@ pub async fn show(tx: &mut TenantTx, args: &(String, String)) -> Result<TeamEnvi
     let settings = tenant::home_in(tx).await?.settings;
     let posture = Posture::parse(&settings.posture)?;
     let environment = store::defaults(tx, team.id).await?;
-    let saved = environment.as_ref().and_then(|defaults| defaults.config.image.clone());
+    let saved = environment
+        .as_ref()
+        .and_then(|defaults| defaults.config.image.clone());
     Ok(TeamEnvironment {
-        image: posture.in_container().then(|| saved.unwrap_or_else(|| default_image.clone())),
+        image: posture
+            .in_container()
+            .then(|| saved.unwrap_or_else(|| default_image.clone())),
         posture,
         workspace: workspace::state_in(tx, team.id).await?.to_owned(),
         environment,
@@ -158,8 +201,16 @@ pub async fn put(tx: &mut TenantTx, args: &(String, i64, Config)) -> Result<Defa
     require(tx.caller(), Action::Operate)?;
     let team = team::store::teams::find(tx, named).await?;
     let settings = tenant::home_in(tx).await?.settings;
-    if config.image.as_ref().is_some_and(|image| !settings.allowed_images.contains(image)) {
-        return Err(Error::invalid("config.image", "image", "Name an image that the instance allows for this home."));
+    if config
+        .image
+        .as_ref()
+        .is_some_and(|image| !settings.allowed_images.contains(image))
+    {
+        return Err(Error::invalid(
+            "config.image",
+            "image",
+            "Name an image that the instance allows for this home.",
+        ));
     }
     if workspace::state_in(tx, team.id).await? != "free" {
         return Err(Error::refused(
@@ -173,7 +224,9 @@ pub async fn put(tx: &mut TenantTx, args: &(String, i64, Config)) -> Result<Defa
         return Err(Error::refused(Code::RevisionConflict, detail).with("current", current));
     }
     audit::record(tx, &Act::ok("team.environment", team.id)).await?;
-    store::defaults(tx, team.id).await?.ok_or_else(Error::not_found)
+    store::defaults(tx, team.id)
+        .await?
+        .ok_or_else(Error::not_found)
 }
 
 /// What `coding_environment` answers.
@@ -185,7 +238,7 @@ pub struct Report {
     pub cwd: String,
     pub root_identity: String,
     pub input_fingerprint: Option<String>,
-    #[serde(with = "time::serde::rfc3339")]
+    #[serde(serialize_with = "crate::clock::wire::serialize")]
     pub captured_at: OffsetDateTime,
     pub restrictions: Vec<Restriction>,
     pub network: &'static str,
@@ -220,10 +273,22 @@ pub fn restrictions(posture: Posture, engine: &[Restriction]) -> Vec<Restriction
             "Commands run on the host itself, not isolated, under the host's own policy.",
         )],
         Posture::Docker | Posture::Protected => vec![
-            plain("network_disabled", "No network. Install from files in the workspace or an offline store."),
-            plain("fresh_container", "Each command has a fresh container: the workspace persists, temporary files do not."),
-            plain("read_only", "The root file system and Team memory are read-only."),
-            plain("no_credentials", "No credentials and no package caches are given."),
+            plain(
+                "network_disabled",
+                "No network. Install from files in the workspace or an offline store.",
+            ),
+            plain(
+                "fresh_container",
+                "Each command has a fresh container: the workspace persists, temporary files do not.",
+            ),
+            plain(
+                "read_only",
+                "The root file system and Team memory are read-only.",
+            ),
+            plain(
+                "no_credentials",
+                "No credentials and no package caches are given.",
+            ),
         ],
     };
     all.extend_from_slice(engine);

@@ -32,13 +32,31 @@ static PATTERNS: LazyLock<Vec<(HintCode, Regex)>> = LazyLock::new(|| {
         (NetworkDisabled, r"(?i)could not resolve host:? ([\w.-]+)"),
         (NetworkDisabled, r"(?:EAI_AGAIN|ENOTFOUND) ([\w.-]+)"),
         (NetworkDisabled, r"dial tcp: lookup ([\w.-]+)"),
-        (NetworkDisabled, r"(Temporary failure in name resolution|Network is unreachable|Name or service not known)"),
-        (ToolMissing, r"(?m)^(?:/bin/)?(?:sh|bash|dash): (?:line )?\d+: (\S+): (?:command )?not found"),
-        (ToolMissing, r"(?m)^(?:/bin/)?(?:sh|bash): (\S+): (?:command )?not found"),
-        (ToolMissing, r"env: [‘'`]?([^\s’'`:]+)[’'`]?: No such file or directory"),
-        (PermissionDenied, r"(?m)([^\s:'‘]+)['’]?: (?:Permission denied|Read-only file system)"),
+        (
+            NetworkDisabled,
+            r"(Temporary failure in name resolution|Network is unreachable|Name or service not known)",
+        ),
+        (
+            ToolMissing,
+            r"(?m)^(?:/bin/)?(?:sh|bash|dash): (?:line )?\d+: (\S+): (?:command )?not found",
+        ),
+        (
+            ToolMissing,
+            r"(?m)^(?:/bin/)?(?:sh|bash): (\S+): (?:command )?not found",
+        ),
+        (
+            ToolMissing,
+            r"env: [‘'`]?([^\s’'`:]+)[’'`]?: No such file or directory",
+        ),
+        (
+            PermissionDenied,
+            r"(?m)([^\s:'‘]+)['’]?: (?:Permission denied|Read-only file system)",
+        ),
     ];
-    table.into_iter().filter_map(|(code, pattern)| Some((code, Regex::new(pattern).ok()?))).collect()
+    table
+        .into_iter()
+        .filter_map(|(code, pattern)| Some((code, Regex::new(pattern).ok()?)))
+        .collect()
 });
 
 /// Hints from a failed command's output, each once, in the order of the table.
@@ -46,8 +64,16 @@ pub fn read(tail: &str) -> Vec<Hint> {
     let mut hints: Vec<Hint> = Vec::new();
     for (code, pattern) in PATTERNS.iter() {
         for found in pattern.captures_iter(tail) {
-            let subject: String = found.get(1).map_or("", |m| m.as_str()).chars().take(200).collect();
-            let hint = Hint { code: *code, subject };
+            let subject: String = found
+                .get(1)
+                .map_or("", |m| m.as_str())
+                .chars()
+                .take(200)
+                .collect();
+            let hint = Hint {
+                code: *code,
+                subject,
+            };
             if hints.len() < limits::HINTS_MAX && !hints.contains(&hint) {
                 hints.push(hint);
             }
@@ -68,15 +94,39 @@ mod tests {
                 HintCode::NetworkDisabled,
                 "https://registry.npmjs.org/left-pad",
             ),
-            ("ERROR: No matching distribution found for flask", HintCode::NetworkDisabled, "flask"),
-            ("/bin/sh: 1: cargo: not found", HintCode::ToolMissing, "cargo"),
-            ("sh: 1: gradle: not found\n", HintCode::ToolMissing, "gradle"),
-            ("bash: line 1: foo: command not found", HintCode::ToolMissing, "foo"),
-            ("touch: cannot touch '/etc/x': Read-only file system", HintCode::PermissionDenied, "/etc/x"),
+            (
+                "ERROR: No matching distribution found for flask",
+                HintCode::NetworkDisabled,
+                "flask",
+            ),
+            (
+                "/bin/sh: 1: cargo: not found",
+                HintCode::ToolMissing,
+                "cargo",
+            ),
+            (
+                "sh: 1: gradle: not found\n",
+                HintCode::ToolMissing,
+                "gradle",
+            ),
+            (
+                "bash: line 1: foo: command not found",
+                HintCode::ToolMissing,
+                "foo",
+            ),
+            (
+                "touch: cannot touch '/etc/x': Read-only file system",
+                HintCode::PermissionDenied,
+                "/etc/x",
+            ),
         ];
         for (text, code, subject) in cases {
             let hints = read(text);
-            assert_eq!(hints.first().map(|h| (h.code, h.subject.as_str())), Some((code, subject)), "{text}");
+            assert_eq!(
+                hints.first().map(|h| (h.code, h.subject.as_str())),
+                Some((code, subject)),
+                "{text}"
+            );
         }
         assert!(read("1 test failed").is_empty());
     }

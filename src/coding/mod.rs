@@ -44,7 +44,9 @@ pub async fn receipt(tx: &mut TenantTx, args: &(String, ReceiptId)) -> Result<Re
     let (named, id) = args;
     require(tx.caller(), Action::ReadOutput)?;
     let team = team::store::teams::find(tx, named).await?;
-    let found = store::find(tx, *id).await?.filter(|receipt| receipt.team_id == team.id);
+    let found = store::find(tx, *id)
+        .await?
+        .filter(|receipt| receipt.team_id == team.id);
     found.ok_or_else(Error::not_found)
 }
 
@@ -59,5 +61,8 @@ pub async fn lose_in(tx: &mut TenantTx, incarnation: IncarnationId) -> Result<u6
 
 /// Deletes one batch of receipts that are too old to be shown; how many went.
 pub async fn prune(db: &Db) -> Result<u64> {
-    db.system(PRUNE, &(), async |tx: &mut SystemTx, (): &()| store::prune_across_homes(tx).await).await
+    db.system(PRUNE, &(), async |tx: &mut SystemTx, (): &()| {
+        store::prune_across_homes(tx).await
+    })
+    .await
 }

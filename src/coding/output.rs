@@ -43,7 +43,12 @@ impl Redaction {
         patterns.dedup();
         let longest = patterns.iter().map(String::len).max().unwrap_or(0);
         let automaton = (longest > 0)
-            .then(|| AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(&patterns).ok())
+            .then(|| {
+                AhoCorasick::builder()
+                    .match_kind(MatchKind::LeftmostLongest)
+                    .build(&patterns)
+                    .ok()
+            })
             .flatten();
         Self { automaton, longest }
     }
@@ -81,7 +86,10 @@ impl Stream {
     fn push(&mut self, redaction: &Redaction, chunk: &[u8]) -> Vec<u8> {
         self.held.extend_from_slice(chunk);
         // A match that begins before this point lies wholly inside what is held.
-        let safe = self.held.len().saturating_sub(redaction.longest.saturating_sub(1));
+        let safe = self
+            .held
+            .len()
+            .saturating_sub(redaction.longest.saturating_sub(1));
         self.take(redaction, safe)
     }
 
@@ -199,7 +207,9 @@ impl<'a> Output<'a> {
                 }
                 Err(error) => {
                     let (good, bad) = rest.split_at(error.valid_up_to());
-                    String::from_utf8_lossy(good).chars().for_each(|c| self.read(c));
+                    String::from_utf8_lossy(good)
+                        .chars()
+                        .for_each(|c| self.read(c));
                     match error.error_len() {
                         None if !last => {
                             self.partial = bad.to_vec();
@@ -223,7 +233,11 @@ impl<'a> Output<'a> {
             State::Ground if c == '\u{1b}' => self.state = State::Escape(String::from(c)),
             State::Ground => self.plain(c),
             State::Escape(mut seen) => {
-                let inside = if seen.len() == 1 { c == '[' } else { c.is_ascii_digit() || c == ';' || c == ':' };
+                let inside = if seen.len() == 1 {
+                    c == '['
+                } else {
+                    c.is_ascii_digit() || c == ';' || c == ':'
+                };
                 if inside && seen.len() < STYLE_MAX {
                     seen.push(c);
                     self.state = State::Escape(seen);
@@ -245,14 +259,20 @@ impl<'a> Output<'a> {
             '\0'..='\u{1f}' => self.emit(char::from_u32(0x2400 + c as u32).unwrap_or('\u{fffd}')),
             '\u{7f}' => self.emit('\u{2421}'),
             // C1 controls, and characters that change the reading order.
-            '\u{80}'..='\u{9f}' | '\u{61c}' | '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-            | '\u{2066}'..='\u{2069}' => format!("<U+{:04X}>", c as u32).chars().for_each(|c| self.emit(c)),
+            '\u{80}'..='\u{9f}'
+            | '\u{61c}'
+            | '\u{200e}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2066}'..='\u{2069}' => format!("<U+{:04X}>", c as u32)
+                .chars()
+                .for_each(|c| self.emit(c)),
             _ => self.emit(c),
         }
     }
 
     fn emit_visible(&mut self, seen: &str) {
-        seen.chars().for_each(|c| self.emit(if c == '\u{1b}' { '\u{241b}' } else { c }));
+        seen.chars()
+            .for_each(|c| self.emit(if c == '\u{1b}' { '\u{241b}' } else { c }));
     }
 
     fn emit(&mut self, c: char) {
@@ -270,7 +290,12 @@ impl<'a> Output<'a> {
 
     /// Where the tail begins: at a whole character, and not inside a styling sequence.
     fn start(&self) -> usize {
-        let Some(mut start) = self.kept.len().checked_sub(limits::OUTPUT_TAIL).filter(|start| *start > 0) else {
+        let Some(mut start) = self
+            .kept
+            .len()
+            .checked_sub(limits::OUTPUT_TAIL)
+            .filter(|start| *start > 0)
+        else {
             return 0;
         };
         while !self.kept.is_char_boundary(start) {
@@ -280,9 +305,13 @@ impl<'a> Output<'a> {
         while !self.kept.is_char_boundary(before) {
             before += 1;
         }
-        let unfinished = self.kept[before..start].rfind('\u{1b}').filter(|at| !self.kept[before + at..start].contains('m'));
+        let unfinished = self.kept[before..start]
+            .rfind('\u{1b}')
+            .filter(|at| !self.kept[before + at..start].contains('m'));
         match unfinished {
-            Some(_) => self.kept[start..].find('m').map_or(start, |at| start + at + 1),
+            Some(_) => self.kept[start..]
+                .find('m')
+                .map_or(start, |at| start + at + 1),
             None => start,
         }
     }
@@ -295,7 +324,12 @@ mod tests {
     use super::*;
 
     fn redaction(secrets: &[&str]) -> Redaction {
-        Redaction::new(&secrets.iter().map(|s| SecretString::from(*s)).collect::<Vec<_>>())
+        Redaction::new(
+            &secrets
+                .iter()
+                .map(|s| SecretString::from(*s))
+                .collect::<Vec<_>>(),
+        )
     }
 
     fn collect(redaction: &Redaction, chunks: &[&[u8]]) -> Kept {
@@ -310,7 +344,10 @@ mod tests {
         let text = "key=sk-héllo-secret; sk-h sk-".as_bytes();
         for split in 0..=text.len() {
             let kept = collect(&redaction, &[&text[..split], &text[split..]]);
-            assert_eq!(kept.tail, "key=[redacted]; [redacted] sk-", "split at {split}");
+            assert_eq!(
+                kept.tail, "key=[redacted]; [redacted] sk-",
+                "split at {split}"
+            );
         }
     }
 
@@ -340,7 +377,11 @@ mod tests {
         let redaction = redaction(&[]);
         let kept = collect(
             &redaction,
-            &[b"\x1b[1;31mred\x1b[0m \x1b]0;title\x07 \x1b[2K 10%\r20%\r\n", "\u{202e}x\u{9b}\0".as_bytes(), b"\x1b["],
+            &[
+                b"\x1b[1;31mred\x1b[0m \x1b]0;title\x07 \x1b[2K 10%\r20%\r\n",
+                "\u{202e}x\u{9b}\0".as_bytes(),
+                b"\x1b[",
+            ],
         );
         assert_eq!(
             kept.tail,

@@ -10,8 +10,8 @@ use time::OffsetDateTime;
 use super::hints::Hint;
 use super::output::Kept;
 use crate::error::{Error, Result};
-use crate::ids::{AgentId, ReceiptId, TeamId, TurnId};
 use crate::executor::{End, Exit};
+use crate::ids::{AgentId, ReceiptId, TeamId, TurnId};
 
 macro_rules! words {
     ($(#[$doc:meta])* $name:ident { $($variant:ident => $word:literal),+ $(,)? }) => {
@@ -78,10 +78,10 @@ pub struct Receipt {
     pub exit_code: Option<i32>,
     pub signal: Option<i32>,
     pub reason: Option<String>,
-    #[serde(with = "time::serde::rfc3339")]
+    #[serde(serialize_with = "crate::clock::wire::serialize")]
     #[schema(value_type = String, format = DateTime)]
     pub started_at: OffsetDateTime,
-    #[serde(with = "time::serde::rfc3339::option")]
+    #[serde(serialize_with = "crate::clock::wire::option::serialize")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub finished_at: Option<OffsetDateTime>,
     pub duration_ms: Option<i64>,
@@ -130,7 +130,9 @@ pub fn judge(exit: &Exit, ended_by: EndedBy) -> Verdict {
             signal: None,
             reason: None,
         },
-        Exit::Observed { end, out_of_memory, .. } => {
+        Exit::Observed {
+            end, out_of_memory, ..
+        } => {
             let (exit_code, signal) = match *end {
                 End::Code(code) => (Some(code), None),
                 End::Signal(signal) => (Some(128 + signal), Some(signal)),
@@ -185,28 +187,83 @@ mod tests {
     #[test]
     fn the_state_follows_from_what_was_seen_and_what_was_done() {
         let table = [
-            (observed(End::Code(0), false), EndedBy::Itself, State::Succeeded),
+            (
+                observed(End::Code(0), false),
+                EndedBy::Itself,
+                State::Succeeded,
+            ),
             // A child was killed for memory; the command itself went on.
-            (observed(End::Code(0), true), EndedBy::Itself, State::Succeeded),
-            (observed(End::Code(1), false), EndedBy::Itself, State::Failed),
-            (observed(End::Code(137), false), EndedBy::Itself, State::Failed),
-            (observed(End::Signal(9), false), EndedBy::TimeLimit, State::TimedOut),
-            (observed(End::Code(0), false), EndedBy::Cancel, State::Cancelled),
-            (Exit::Lost { reason: String::new() }, EndedBy::Itself, State::Interrupted),
-            (Exit::Lost { reason: String::new() }, EndedBy::Cancel, State::Cancelled),
-            (Exit::NotStarted { reason: String::new() }, EndedBy::Itself, State::Blocked),
-            (Exit::Deadline { bytes: 0 }, EndedBy::Itself, State::TimedOut),
+            (
+                observed(End::Code(0), true),
+                EndedBy::Itself,
+                State::Succeeded,
+            ),
+            (
+                observed(End::Code(1), false),
+                EndedBy::Itself,
+                State::Failed,
+            ),
+            (
+                observed(End::Code(137), false),
+                EndedBy::Itself,
+                State::Failed,
+            ),
+            (
+                observed(End::Signal(9), false),
+                EndedBy::TimeLimit,
+                State::TimedOut,
+            ),
+            (
+                observed(End::Code(0), false),
+                EndedBy::Cancel,
+                State::Cancelled,
+            ),
+            (
+                Exit::Lost {
+                    reason: String::new(),
+                },
+                EndedBy::Itself,
+                State::Interrupted,
+            ),
+            (
+                Exit::Lost {
+                    reason: String::new(),
+                },
+                EndedBy::Cancel,
+                State::Cancelled,
+            ),
+            (
+                Exit::NotStarted {
+                    reason: String::new(),
+                },
+                EndedBy::Itself,
+                State::Blocked,
+            ),
+            (
+                Exit::Deadline { bytes: 0 },
+                EndedBy::Itself,
+                State::TimedOut,
+            ),
         ];
         for (exit, by, state) in table {
             assert_eq!(judge(&exit, by).state, state, "{exit:?} {by:?}");
         }
         let oom = judge(&observed(End::Signal(9), true), EndedBy::Itself);
-        assert_eq!((oom.exit_code, oom.reason.as_deref()), (Some(137), Some("out_of_memory")));
+        assert_eq!(
+            (oom.exit_code, oom.reason.as_deref()),
+            (Some(137), Some("out_of_memory"))
+        );
     }
 
     #[test]
     fn an_exit_without_proof_of_cleanup_is_interrupted_and_still_shown() {
-        let verdict = with_cleanup(judge(&observed(End::Code(0), false), EndedBy::Itself), Cleanup::Uncertain);
-        assert_eq!((verdict.state, verdict.exit_code), (State::Interrupted, Some(0)));
+        let verdict = with_cleanup(
+            judge(&observed(End::Code(0), false), EndedBy::Itself),
+            Cleanup::Uncertain,
+        );
+        assert_eq!(
+            (verdict.state, verdict.exit_code),
+            (State::Interrupted, Some(0))
+        );
     }
 }

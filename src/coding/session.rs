@@ -12,7 +12,9 @@ use super::receipt::Receipt;
 use crate::db::Db;
 use crate::db::wake::Wakes;
 use crate::error::Result;
-use crate::executor::{self, ContainerSpec, EngineId, Executor, Image, Kind, Labels, ReadOnlyMount, Restriction, User};
+use crate::executor::{
+    self, ContainerSpec, EngineId, Executor, Image, Kind, Labels, ReadOnlyMount, Restriction, User,
+};
 use crate::identity::Caller;
 use crate::ids::{AgentId, IncarnationId, ReceiptId, TeamId, TurnId};
 use crate::turn::Posture;

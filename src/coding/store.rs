@@ -54,7 +54,10 @@ pub async fn insert_running(tx: &mut TenantTx, new: &NewReceipt) -> Result<()> {
 }
 
 fn one_at_a_time() -> Error {
-    Error::refused(Code::AgentBusy, "A command of this turn is still running. Wait for its receipt, then start the next.")
+    Error::refused(
+        Code::AgentBusy,
+        "A command of this turn is still running. Wait for its receipt, then start the next.",
+    )
 }
 
 /// Binds a running receipt to its container.
@@ -187,7 +190,9 @@ impl TryFrom<Row> for Receipt {
             table: "coding_receipts",
             what: what.into(),
         };
-        let duration = row.finished_at.map(|end| (end - row.started_at).whole_milliseconds().max(0));
+        let duration = row
+            .finished_at
+            .map(|end| (end - row.started_at).whole_milliseconds().max(0));
         Ok(Receipt {
             id: row.id.into(),
             team_id: row.team_id.into(),
@@ -345,9 +350,15 @@ pub async fn defaults(tx: &mut TenantTx, team: TeamId) -> Result<Option<Defaults
 }
 
 /// Writes the defaults if the revision still is `expected`; 0 is *none yet*.
-pub async fn put_defaults(tx: &mut TenantTx, team: TeamId, expected: i64, config: &Config) -> Result<bool> {
+pub async fn put_defaults(
+    tx: &mut TenantTx,
+    team: TeamId,
+    expected: i64,
+    config: &Config,
+) -> Result<bool> {
     let (home, now) = (tx.home(), tx.now());
-    let config = serde_json::to_value(config).map_err(|e| Error::internal("writing runtime defaults", e))?;
+    let config =
+        serde_json::to_value(config).map_err(|e| Error::internal("writing runtime defaults", e))?;
     let done = if expected == 0 {
         sqlx::query!(
             "INSERT INTO coding_environments (home_id, team_id, revision, config, updated_at)

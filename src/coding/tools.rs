@@ -29,7 +29,13 @@ use crate::toolbox::{Toolbox, ToolboxError};
 const READ: Op = Op::locking("coding.receipt.read");
 
 /// Name, description, JSON schema of the properties, required keys, whether calls run one at a time.
-type Row = (&'static str, &'static str, fn() -> Value, &'static [&'static str], bool);
+type Row = (
+    &'static str,
+    &'static str,
+    fn() -> Value,
+    &'static [&'static str],
+    bool,
+);
 
 const TABLE: &[Row] = &[
     (
@@ -93,7 +99,13 @@ const TABLE: &[Row] = &[
         &["path", "edits"],
         false,
     ),
-    ("ls", "A directory's entries.", || json!({"path": {"type": "string"}}), &[], false),
+    (
+        "ls",
+        "A directory's entries.",
+        || json!({"path": {"type": "string"}}),
+        &[],
+        false,
+    ),
     (
         "find",
         "Paths that match a glob.",
@@ -119,7 +131,11 @@ pub fn specs() -> Vec<ToolSpec> {
         name: row.0.to_owned(),
         description: row.1.to_owned(),
         parameters: json!({"type": "object", "properties": row.2(), "required": row.3, "additionalProperties": false}),
-        execution_mode: if row.4 { ExecutionMode::Sequential } else { ExecutionMode::Parallel },
+        execution_mode: if row.4 {
+            ExecutionMode::Sequential
+        } else {
+            ExecutionMode::Parallel
+        },
     };
     TABLE.iter().map(spec).collect()
 }
@@ -152,7 +168,10 @@ impl Tools {
         } = call;
         let answered = match name.as_str() {
             "coding_command" => self.command(&call_id, &arguments, &cancelled).await,
-            _ => self.quick(&name, arguments).await.map(|answer| (answer, Effect::Known)),
+            _ => self
+                .quick(&name, arguments)
+                .await
+                .map(|answer| (answer, Effect::Known)),
         };
         let (answer, effect) = answered.unwrap_or_else(|failure| failure.answer());
         // The engine may be gone; what was done is recorded all the same.
@@ -160,7 +179,11 @@ impl Tools {
         effect
     }
 
-    async fn quick(&self, name: &str, arguments: Map<String, Value>) -> Result<ToolAnswer, Failure> {
+    async fn quick(
+        &self,
+        name: &str,
+        arguments: Map<String, Value>,
+    ) -> Result<ToolAnswer, Failure> {
         match name {
             "repository_context" => self.context(read(arguments)?).await,
             "coding_environment" => self.environment(read(arguments)?).await,
@@ -180,7 +203,12 @@ impl Tools {
             }
             "find" => {
                 let args: FindArgs = read(arguments)?;
-                json_answer(&self.toolbox.find(&args.pattern, args.path.as_deref()).await?)
+                json_answer(
+                    &self
+                        .toolbox
+                        .find(&args.pattern, args.path.as_deref())
+                        .await?,
+                )
             }
             "grep" => json_answer(&self.toolbox.grep(read::<GrepQuery>(arguments)?).await?),
             _ => Err(Error::invalid("", "tool", "There is no such tool.").into()),
@@ -190,22 +218,38 @@ impl Tools {
     async fn context(&self, args: Target) -> Result<ToolAnswer, Failure> {
         let team = self.session.team.to_string();
         let root = &self.session.admitted.root_identity;
-        json_answer(&self.toolbox.context(&team, &args.target, Some(root)).await?)
+        json_answer(
+            &self
+                .toolbox
+                .context(&team, &args.target, Some(root))
+                .await?,
+        )
     }
 
     async fn environment(&self, args: Target) -> Result<ToolAnswer, Failure> {
         let admitted = &self.session.admitted;
         let identities = self.toolbox.environment(&args.target).await?;
-        let now = self.session.db.transact(&self.session.caller, READ, &(), now_in).await?;
+        let now = self
+            .session
+            .db
+            .transact(&self.session.caller, READ, &(), now_in)
+            .await?;
         json_answer(&environment::Report {
             posture: admitted.posture,
-            image: admitted.posture.in_container().then(|| ImageView::from(&admitted.image)),
+            image: admitted
+                .posture
+                .in_container()
+                .then(|| ImageView::from(&admitted.image)),
             cwd: identities.cwd,
             root_identity: identities.root_identity,
             input_fingerprint: identities.input_fingerprint,
             captured_at: now,
             restrictions: environment::restrictions(admitted.posture, &admitted.restrictions),
-            network: if admitted.posture.in_container() { "none" } else { "host" },
+            network: if admitted.posture.in_container() {
+                "none"
+            } else {
+                "host"
+            },
             workspace: "/workspace",
         })
     }
@@ -235,15 +279,27 @@ impl Tools {
         let ran = ran?;
         let (Answer::Ran(receipt) | Answer::Repeated(receipt)) = ran;
         let unclear = receipt.state == State::Interrupted;
-        Ok((receipt_answer(&receipt)?, if unclear { Effect::Unclear } else { Effect::Known }))
+        Ok((
+            receipt_answer(&receipt)?,
+            if unclear {
+                Effect::Unclear
+            } else {
+                Effect::Known
+            },
+        ))
     }
 
     /// The evidence for a receipt; none when an input could not be read.
     fn inputs(&self, found: &identities::Identities) -> Option<Inputs> {
         found.input_fingerprint.as_ref()?;
         let of = |wanted: &[InputKind]| -> Identities {
-            let chosen = found.inputs.iter().filter(|input| wanted.contains(&input.kind));
-            chosen.map(|input| (input.path.clone(), input.sha256.clone())).collect()
+            let chosen = found
+                .inputs
+                .iter()
+                .filter(|input| wanted.contains(&input.kind));
+            chosen
+                .map(|input| (input.path.clone(), input.sha256.clone()))
+                .collect()
         };
         let admitted = &self.session.admitted;
         Some(Inputs {
@@ -251,7 +307,10 @@ impl Tools {
             sources: of(&[InputKind::CommandSource]),
             manifests: of(&[InputKind::Manifest, InputKind::Lockfile]),
             posture: admitted.posture,
-            image_id: admitted.posture.in_container().then(|| admitted.image.id.clone()),
+            image_id: admitted
+                .posture
+                .in_container()
+                .then(|| admitted.image.id.clone()),
             root_identity: found.root_identity.clone(),
             defaults_revision: admitted.defaults_revision,
         })
@@ -259,20 +318,33 @@ impl Tools {
 
     /// The receipt of the Agent itself; another's needs the message that handed it on.
     async fn receipt(&self, args: ReceiptArgs) -> Result<ToolAnswer, Failure> {
-        let denied = || Error::refused(Code::NotFound, "There is no receipt that you may read by this.");
+        let denied = || {
+            Error::refused(
+                Code::NotFound,
+                "There is no receipt that you may read by this.",
+            )
+        };
         let id: ReceiptId = args.id.parse().map_err(|_| denied())?;
-        let found = self.session.db.transact(&self.session.caller, READ, &id, receipt_in).await?;
+        let found = self
+            .session
+            .db
+            .transact(&self.session.caller, READ, &id, receipt_in)
+            .await?;
         let (receipt, evidence, now) = found.ok_or_else(denied)?;
         if receipt.team_id != self.session.team || receipt.agent_id != self.session.agent {
             return Err(denied().into());
         }
         let cwd = receipt.input["cwd"].as_str().unwrap_or(".").to_owned();
         let today = match self.toolbox.environment(&cwd).await {
-            Ok(found) if found.instructions == report::State::Incomplete => Today::InstructionsIncomplete,
+            Ok(found) if found.instructions == report::State::Incomplete => {
+                Today::InstructionsIncomplete
+            }
             Ok(found) => self.inputs(&found).map_or(Today::Unreadable, Today::Known),
             Err(_) => Today::Unreadable,
         };
-        let taken: Option<Inputs> = evidence.taken.and_then(|value| serde_json::from_value(value).ok());
+        let taken: Option<Inputs> = evidence
+            .taken
+            .and_then(|value| serde_json::from_value(value).ok());
         let then = Then {
             state: receipt.state,
             started_at: receipt.started_at,
@@ -284,9 +356,18 @@ impl Tools {
     }
 
     async fn read_file(&self, args: ReadArgs) -> Result<ToolAnswer, Failure> {
-        match self.toolbox.read(&args.path, args.offset, args.limit).await? {
-            FileContent::Image { mime, base64: data, .. } => Ok(ToolAnswer {
-                content: vec![Block::Image { data, mime_type: mime }],
+        match self
+            .toolbox
+            .read(&args.path, args.offset, args.limit)
+            .await?
+        {
+            FileContent::Image {
+                mime, base64: data, ..
+            } => Ok(ToolAnswer {
+                content: vec![Block::Image {
+                    data,
+                    mime_type: mime,
+                }],
                 ..ToolAnswer::default()
             }),
             text => json_answer(&text),
@@ -318,7 +399,8 @@ fn receipt_answer(receipt: &Receipt) -> Result<ToolAnswer, Failure> {
 }
 
 fn json_answer(value: &impl serde::Serialize) -> Result<ToolAnswer, Failure> {
-    let text = serde_json::to_string(value).map_err(|e| Error::internal("writing a tool's answer", e))?;
+    let text =
+        serde_json::to_string(value).map_err(|e| Error::internal("writing a tool's answer", e))?;
     Ok(ToolAnswer::text(text))
 }
 
@@ -331,14 +413,23 @@ enum Failure {
 impl Failure {
     fn answer(self) -> (ToolAnswer, Effect) {
         match self {
-            Failure::Refused(Error::Refused(refusal)) => {
-                (ToolAnswer::error(format!("{}: {}", refusal.code, refusal.detail)), Effect::Known)
-            }
+            Failure::Refused(Error::Refused(refusal)) => (
+                ToolAnswer::error(format!("{}: {}", refusal.code, refusal.detail)),
+                Effect::Known,
+            ),
             Failure::Refused(error) => {
                 tracing::warn!(error = &error as &dyn std::error::Error, "a tool failed");
-                (ToolAnswer::error("The runtime failed while it answered; what happened is not known."), Effect::Unclear)
+                (
+                    ToolAnswer::error(
+                        "The runtime failed while it answered; what happened is not known.",
+                    ),
+                    Effect::Unclear,
+                )
             }
-            Failure::Toolbox(ToolboxError::Closed) => (ToolAnswer::error(ToolboxError::Closed.to_string()), Effect::Unclear),
+            Failure::Toolbox(ToolboxError::Closed) => (
+                ToolAnswer::error(ToolboxError::Closed.to_string()),
+                Effect::Unclear,
+            ),
             Failure::Toolbox(error) => (ToolAnswer::error(error.to_string()), Effect::Known),
         }
     }
@@ -357,8 +448,14 @@ impl From<ToolboxError> for Failure {
 }
 
 fn read<T: DeserializeOwned>(arguments: Map<String, Value>) -> Result<T, Failure> {
-    serde_json::from_value(Value::Object(arguments))
-        .map_err(|e| Error::invalid("", "shape", format!("The arguments do not fit the tool's schema: {e}")).into())
+    serde_json::from_value(Value::Object(arguments)).map_err(|e| {
+        Error::invalid(
+            "",
+            "shape",
+            format!("The arguments do not fit the tool's schema: {e}"),
+        )
+        .into()
+    })
 }
 
 #[derive(Deserialize)]
@@ -372,7 +469,10 @@ struct Target {
 struct ReceiptArgs {
     id: String,
     #[serde(default)]
-    #[expect(dead_code, reason = "handing a receipt on is checked with the message that carries it")]
+    #[expect(
+        dead_code,
+        reason = "handing a receipt on is checked with the message that carries it"
+    )]
     message_id: Option<String>,
 }
 
@@ -418,9 +518,17 @@ mod tests {
     #[test]
     fn no_tool_takes_a_team_an_image_a_host_or_an_executor_and_every_schema_is_closed() {
         for spec in specs() {
-            assert_eq!(spec.parameters["additionalProperties"], false, "{}", spec.name);
+            assert_eq!(
+                spec.parameters["additionalProperties"], false,
+                "{}",
+                spec.name
+            );
             for key in ["team", "image", "host", "executor", "posture"] {
-                assert!(spec.parameters["properties"].get(key).is_none(), "{} takes {key}", spec.name);
+                assert!(
+                    spec.parameters["properties"].get(key).is_none(),
+                    "{} takes {key}",
+                    spec.name
+                );
             }
         }
     }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
-use secrecy::ExposeSecret as _;
+use secrecy::{ExposeSecret as _, SecretString};
 use sqlx::postgres::{PgConnectOptions, PgSslMode};
 use sqlx::{ConnectOptions as _, Connection as _};
 use tokio::time::{Instant, sleep, timeout};
@@ -87,6 +87,13 @@ impl Cluster {
     /// How to connect as `role`.
     pub fn options(&self, role: Role) -> PgConnectOptions {
         options(&self.socket, &self.passwords, role)
+    }
+
+    /// The database's passwords, which must never appear in an Agent's output.
+    pub fn secrets(&self) -> Vec<SecretString> {
+        [Role::Owner, Role::Login]
+            .map(|role| self.passwords.of(role).clone())
+            .into()
     }
 
     /// How to connect to the database of a directory that another process holds and serves.

@@ -6,6 +6,7 @@
 //! - Kept for an hour. A reader that asks for something older, or for a number that never was, is told to reload:
 //!   never silence.
 
+mod follow;
 mod store;
 
 use serde_json::Value;
@@ -15,6 +16,8 @@ use crate::db::{Db, Op, SystemTx, TenantTx};
 use crate::error::Result;
 use crate::ids::AgentId;
 use crate::limits;
+
+pub use follow::follow;
 
 const PRUNE: Op = Op::locking("events.prune");
 

@@ -26,7 +26,7 @@ pub async fn identify(request: Request, next: Next) -> Response {
         "http.request",
         request.id = %id,
         http.method = %request.method(),
-        http.path = request.uri().path(),
+        http.path = loggable(request.uri().path()),
         http.status = tracing::field::Empty,
     );
     let mut response = next.run(request).instrument(span.clone()).await;
@@ -38,6 +38,12 @@ pub async fn identify(request: Request, next: Next) -> Response {
         response.headers_mut().insert(REQUEST_ID, value);
     }
     response
+}
+
+/// A path without the secret that a sign-in link carries in it.
+fn loggable(path: &str) -> &str {
+    const LINK: &str = "/sign-in/link/";
+    if path.starts_with(LINK) { LINK } else { path }
 }
 
 fn is_problem(response: &Response) -> bool {

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{home, store};
 use super::ways_in::{self, LOCAL};
+use super::{home, store};
 use crate::auth::store::NewAccount;
 use crate::auth::{self, Account};
 use crate::db::{Db, Op, SystemTx, TenantTx};

@@ -33,11 +33,17 @@ pub async fn token(db: &Db, mint: &Mint) -> Result<SecretString> {
     // Whoever can mint a token runs the instance: an owner's token may link a directory too. The instance admin's own
     // reads nothing in any home.
     let (home, role, scopes, instance_admin) = match mint {
-        Mint::Home { slug, role } => {
-            (find_home(db, slug).await?, *role, auth::token::scopes_of(*role), *role == Role::Owner)
-        }
+        Mint::Home { slug, role } => (
+            find_home(db, slug).await?,
+            *role,
+            auth::token::scopes_of(*role),
+            *role == Role::Owner,
+        ),
         Mint::InstanceAdmin => {
-            let scopes = Scopes { admin: true, ..Scopes::default() };
+            let scopes = Scopes {
+                admin: true,
+                ..Scopes::default()
+            };
             (any_home(db).await?, Role::Viewer, scopes, true)
         }
     };
@@ -73,7 +79,7 @@ pub async fn sign_in_link(db: &Db, email: &str) -> Result<String> {
 
 /// Where a link's secret is used up. The secret is no part of the path, which is logged.
 pub fn link_path(secret: &SecretString) -> String {
-    format!("/sign-in?link={}", secret.expose_secret())
+    format!("/sign-in/link/{}", secret.expose_secret())
 }
 
 /// The home of that slug.

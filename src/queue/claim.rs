@@ -30,6 +30,7 @@ use crate::team::policy::{Decision, Verdict};
 
 const CLAIM: Op = Op::locking("queue.claim");
 const STOPPED: Op = Op::locking("queue.stopped");
+const HIGHEST_FENCE: Op = Op::locking("queue.highest_fence");
 
 /// A taken head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,6 +90,14 @@ pub async fn stopped(db: &Db, owner: IncarnationId) -> Result<Vec<i64>> {
             store::system::stopped_across_homes(tx, *owner).await
         },
     )
+    .await
+}
+
+/// The highest fencing number that any claim of this database was committed with, to compare with the witness outside.
+pub async fn highest_fence(db: &Db) -> Result<i64> {
+    db.system(HIGHEST_FENCE, &(), async |tx: &mut SystemTx, (): &()| {
+        store::system::highest_fence_across_homes(tx).await
+    })
     .await
 }
 

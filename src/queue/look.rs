@@ -220,10 +220,10 @@ pub async fn show(db: &Db, caller: &Caller, agent: &str, item: ItemId) -> Result
     db.transact(caller, SHOW, &(agent, item), show_in).await
 }
 
-async fn show_in(tx: &mut TenantTx, (agent, item): &(&str, ItemId)) -> Result<Item> {
+async fn show_in(tx: &mut TenantTx, args: &(&str, ItemId)) -> Result<Item> {
     require(tx.caller(), Action::Read)?;
-    let agent = agent_id(tx, agent).await?;
-    store::items::find(tx, agent, *item).await
+    let agent = agent_id(tx, args.0).await?;
+    store::items::find(tx, agent, args.1).await
 }
 
 /// A file as it was sent.

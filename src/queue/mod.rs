@@ -14,18 +14,20 @@
 //! again in a new transaction and gets the conflict.
 
 pub mod accept;
+pub mod api;
 pub mod claim;
 pub mod control;
 pub mod digest;
 pub mod edit;
 pub mod hold;
-mod lane;
+pub mod lane;
 pub mod look;
 pub mod model;
 pub mod recover;
 pub mod retention;
 mod store;
 pub mod submission;
+pub mod upload;
 
 use crate::db::{Db, Isolation, Op, TenantTx};
 use crate::error::Result;

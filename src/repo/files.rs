@@ -14,7 +14,7 @@ use rustix::fs::{AtFlags, Dir, FileType, Gid, Mode, OFlags, Stat, Uid};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use super::paths::{DIRECTORY, PathError, RelPath, Root, Seen, open_regular, see};
+use super::paths::{DIRECTORY, PathError, RelPath, Root, Seen, open_regular, private_name, see};
 use crate::limits::{EDITS_MAX, LS_MAX, READ_IMAGE_MAX, READ_MAX, READ_SCAN_MAX, WRITE_MAX};
 
 /// Why a file tool did not do what it was asked. The text is for the Agent; it names no path of the executor.
@@ -459,7 +459,7 @@ fn make_dirs(root: &Root, path: &RelPath) -> Result<OwnedFd, FileError> {
 
 /// Puts a new file in the place of `name`, whole or not at all.
 fn replace(dir: &OwnedFd, name: &str, bytes: &[u8], old: Option<&Stat>) -> Result<(), FileError> {
-    let temporary = format!(".bazilion-{}.tmp", uuid::Uuid::now_v7().simple());
+    let temporary = private_name(".bazilion-tmp-")?;
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let fd = rustix::fs::openat(dir, temporary.as_str(), flags, Mode::from_raw_mode(0o666))?;
     let result = fill(fd, bytes, old)

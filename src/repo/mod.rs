@@ -23,9 +23,9 @@ mod suggest;
 use std::os::fd::AsFd;
 
 use rustix::fs::Mode;
-use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
+use crate::clock::{Clock, SystemClock};
 use crate::limits::{CONTEXT_REPORT_MAX, REPO_PATH_MAX_CHARS};
 use paths::{DIRECTORY, PathError, RelPath, Root, Seen, see};
 use report::{
@@ -184,7 +184,5 @@ fn given(target: &str) -> String {
 
 fn now() -> String {
     // Formatting a UTC time in this form can not fail.
-    OffsetDateTime::now_utc()
-        .format(&Rfc3339)
-        .unwrap_or_default()
+    SystemClock.now().format(&Rfc3339).unwrap_or_default()
 }

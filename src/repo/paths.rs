@@ -158,11 +158,11 @@ impl Mark {
     /// The mark of a `stat` result.
     pub fn of(stat: &Stat) -> Self {
         Mark {
-            device: stat.st_dev as u64,
-            inode: stat.st_ino as u64,
-            size: stat.st_size as i64,
-            modified: (stat.st_mtime as i64, stat.st_mtime_nsec as i64),
-            changed: (stat.st_ctime as i64, stat.st_ctime_nsec as i64),
+            device: stat.st_dev,
+            inode: stat.st_ino,
+            size: stat.st_size,
+            modified: (stat.st_mtime, stat.st_mtime_nsec as i64),
+            changed: (stat.st_ctime, stat.st_ctime_nsec as i64),
         }
     }
 
@@ -222,8 +222,8 @@ impl Root {
         Ok(Root {
             fd,
             path: path.to_owned(),
-            device: stat.st_dev as u64,
-            inode: stat.st_ino as u64,
+            device: stat.st_dev,
+            inode: stat.st_ino,
         })
     }
 
@@ -239,7 +239,7 @@ impl Root {
     /// Whether the path that was opened still leads to the pinned directory.
     pub fn is_in_place(&self) -> bool {
         rustix::fs::stat(&self.path)
-            .is_ok_and(|stat| (stat.st_dev as u64, stat.st_ino as u64) == (self.device, self.inode))
+            .is_ok_and(|stat| (stat.st_dev, stat.st_ino) == (self.device, self.inode))
     }
 
     /// The pinned directory.
@@ -265,13 +265,19 @@ impl Root {
         loop {
             at = rustix::fs::openat(&at, "..", DIRECTORY, Mode::empty())?;
             let stat = rustix::fs::fstat(&at)?;
-            let here = (stat.st_dev as u64, stat.st_ino as u64);
+            let here = (stat.st_dev, stat.st_ino);
             if line.last() == Some(&here) {
                 return Ok(line);
             }
             line.push(here);
         }
     }
+}
+
+/// A file name that nothing else has, and that nobody can guess.
+pub fn private_name(prefix: &str) -> Result<String, Errno> {
+    let random = crate::secret::random::<16>().map_err(|_| Errno::AGAIN)?;
+    Ok(format!("{prefix}{}", hex::encode(random)))
 }
 
 /// Flags of a directory that is walked through.
@@ -456,7 +462,7 @@ mod tests {
 
     #[test]
     fn the_walk_without_openat2_refuses_links_and_climbing() {
-        let dir = std::env::temp_dir().join(format!("bazilion-walk-{}", uuid::Uuid::now_v7()));
+        let dir = std::env::temp_dir().join(private_name("bazilion-walk-").unwrap());
         std::fs::create_dir_all(dir.join("a/b")).unwrap();
         std::fs::write(dir.join("a/b/f"), "x").unwrap();
         std::os::unix::fs::symlink("a", dir.join("link")).unwrap();

@@ -210,13 +210,13 @@ fn grep_file(
         hits.matches += 1;
         let from = index.saturating_sub(context).max(shown);
         let to = (index + context + 1).min(lines.len()).max(index + 1);
-        for at in from..to {
-            let is_match = at == index || regex.is_match(lines[at]);
+        for (at, text) in lines.iter().enumerate().take(to).skip(from) {
+            let is_match = at == index || regex.is_match(text);
             // Matches among the lines after this one come with their own context.
             if at > index && is_match {
                 break;
             }
-            if !hits.push(path, at, lines[at], is_match) {
+            if !hits.push(path, at, text, is_match) {
                 return false;
             }
             shown = at + 1;

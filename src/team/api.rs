@@ -8,9 +8,11 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::agent::NewAgent;
-use super::profile::NewProfile;
 use super::conversation::{Created, NewConversation};
-use super::{Agent, AgentStatus, Conversation, NewTeam, Profile, Team, agent, conversation, profile};
+use super::profile::NewProfile;
+use super::{
+    Agent, AgentStatus, Conversation, NewTeam, Profile, Team, agent, conversation, profile,
+};
 use crate::app::App;
 use crate::auth::extract::ApiCaller;
 use crate::db::Op;
@@ -36,6 +38,7 @@ pub fn router() -> OpenApiRouter<App> {
         .routes(routes!(move_agent))
         .routes(routes!(list_conversations, create_conversation))
         .routes(routes!(rename_conversation))
+        .merge(super::live::router())
 }
 
 /// The Teams of the home.
@@ -194,7 +197,11 @@ async fn show_agent(
     ApiCaller(caller): ApiCaller,
     Path(named): Path<String>,
 ) -> Result<Answer<agent::AgentView>> {
-    Ok(Answer(app.db.transact(&caller, READ, named.as_str(), agent::show).await?))
+    Ok(Answer(
+        app.db
+            .transact(&caller, READ, named.as_str(), agent::show)
+            .await?,
+    ))
 }
 
 /// Archives an Agent: it takes no new input. Refused while it has a turn.
@@ -206,7 +213,11 @@ async fn archive_agent(
     Path(named): Path<String>,
 ) -> Result<Answer<Agent>> {
     let args = (named, AgentStatus::Archived);
-    Ok(Answer(app.db.transact(&caller, WRITE, &args, agent::set_status).await?))
+    Ok(Answer(
+        app.db
+            .transact(&caller, WRITE, &args, agent::set_status)
+            .await?,
+    ))
 }
 
 /// Brings an archived Agent back.
@@ -218,7 +229,11 @@ async fn unarchive_agent(
     Path(named): Path<String>,
 ) -> Result<Answer<Agent>> {
     let args = (named, AgentStatus::Active);
-    Ok(Answer(app.db.transact(&caller, WRITE, &args, agent::set_status).await?))
+    Ok(Answer(
+        app.db
+            .transact(&caller, WRITE, &args, agent::set_status)
+            .await?,
+    ))
 }
 
 #[derive(Deserialize, utoipa::ToSchema)]
@@ -237,7 +252,11 @@ async fn move_agent(
     Path(named): Path<String>,
     Json(body): Json<Move>,
 ) -> Result<Answer<Agent>> {
-    Ok(Answer(app.db.transact(&caller, WRITE, &(named, body.team), agent::move_to).await?))
+    Ok(Answer(
+        app.db
+            .transact(&caller, WRITE, &(named, body.team), agent::move_to)
+            .await?,
+    ))
 }
 
 /// The Agent's conversations, newest first.
@@ -248,7 +267,11 @@ async fn list_conversations(
     ApiCaller(caller): ApiCaller,
     Path(named): Path<String>,
 ) -> Result<Answer<Page<Conversation>>> {
-    Ok(Answer(Page::whole(app.db.transact(&caller, READ, named.as_str(), conversation::list).await?)))
+    Ok(Answer(Page::whole(
+        app.db
+            .transact(&caller, READ, named.as_str(), conversation::list)
+            .await?,
+    )))
 }
 
 /// Creates and selects a conversation. Repeated exactly, it answers with the same one.
@@ -261,7 +284,10 @@ async fn create_conversation(
     Json(new): Json<NewConversation>,
 ) -> Result<(StatusCode, Answer<Created>)> {
     let args = (named, ConversationId::new(), new);
-    let made = app.db.transact(&caller, WRITE, &args, conversation::create).await?;
+    let made = app
+        .db
+        .transact(&caller, WRITE, &args, conversation::create)
+        .await?;
     Ok((StatusCode::CREATED, Answer(made)))
 }
 
@@ -283,5 +309,9 @@ async fn rename_conversation(
     Json(body): Json<Rename>,
 ) -> Result<Answer<Conversation>> {
     let args = (named, id, body.expected_revision, body.title);
-    Ok(Answer(app.db.transact(&caller, WRITE, &args, conversation::rename).await?))
+    Ok(Answer(
+        app.db
+            .transact(&caller, WRITE, &args, conversation::rename)
+            .await?,
+    ))
 }

@@ -35,7 +35,10 @@ pub struct Created {
 }
 
 /// Creates and selects a conversation.
-pub async fn create(tx: &mut TenantTx, args: &(String, ConversationId, NewConversation)) -> Result<Created> {
+pub async fn create(
+    tx: &mut TenantTx,
+    args: &(String, ConversationId, NewConversation),
+) -> Result<Created> {
     let (named, id, new) = args;
     require(tx.caller(), Action::Operate)?;
     let title = new.title.as_deref().map(check_title).transpose()?;
@@ -69,7 +72,10 @@ pub async fn list(tx: &mut TenantTx, named: &str) -> Result<Vec<Conversation>> {
 }
 
 /// Renames; a stale revision is refused.
-pub async fn rename(tx: &mut TenantTx, args: &(String, ConversationId, i64, String)) -> Result<Conversation> {
+pub async fn rename(
+    tx: &mut TenantTx,
+    args: &(String, ConversationId, i64, String),
+) -> Result<Conversation> {
     let (named, id, expected, title) = args;
     require(tx.caller(), Action::Operate)?;
     let title = check_title(title)?;
@@ -85,7 +91,10 @@ pub async fn rename(tx: &mut TenantTx, args: &(String, ConversationId, i64, Stri
 
 fn check_free(agent: &Agent, busy: store::agents::Busy, expected: Selection) -> Result<()> {
     if agent.status == AgentStatus::Archived {
-        return Err(Error::refused(Code::AgentArchived, "The Agent is archived. Bring it back first."));
+        return Err(Error::refused(
+            Code::AgentArchived,
+            "The Agent is archived. Bring it back first.",
+        ));
     }
     if busy.open_items > 0 || busy.turn {
         let detail = format!(
@@ -106,7 +115,10 @@ fn check_free(agent: &Agent, busy: store::agents::Busy, expected: Selection) -> 
 async fn created(tx: &mut TenantTx, agent: AgentId, id: ConversationId) -> Result<Created> {
     let conversation = store::conversations::find(tx, agent, id).await?;
     let selection = store::agents::find(tx, agent).await?.selection;
-    Ok(Created { conversation, selection })
+    Ok(Created {
+        conversation,
+        selection,
+    })
 }
 
 fn check_title(title: &str) -> Result<&str> {
@@ -115,13 +127,20 @@ fn check_title(title: &str) -> Result<&str> {
     if (1..=limits::TITLE_MAX_CHARS).contains(&chars) && !title.chars().any(char::is_control) {
         Ok(title)
     } else {
-        Err(Error::invalid("title", "title", "Use 1 to 200 characters, no control characters."))
+        Err(Error::invalid(
+            "title",
+            "title",
+            "Use 1 to 200 characters, no control characters.",
+        ))
     }
 }
 
 /// Canonical and versioned: equal inputs, equal digest.
 fn digest(agent: AgentId, new: &NewConversation) -> [u8; 32] {
-    let selected = new.expected_selection.conversation_id.map(|id| *id.uuid().as_bytes());
+    let selected = new
+        .expected_selection
+        .conversation_id
+        .map(|id| *id.uuid().as_bytes());
     let mut hash = Sha256::new();
     hash.update(b"bazilion conversation request 1\0");
     hash.update(agent.uuid().as_bytes());

@@ -8,6 +8,7 @@ pub mod agent;
 pub mod api;
 pub mod conversation;
 pub mod link;
+mod live;
 pub mod model;
 pub mod policy;
 pub mod profile;

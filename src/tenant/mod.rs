@@ -16,9 +16,7 @@ use crate::identity::{Caller, Role};
 use crate::ids::{HomeId, OperatorId};
 use crate::secret::{HomeKey, MasterKey};
 
-pub use store::{
-    find_home_by_slug_across_homes, memberships_across_homes,
-};
+pub use store::{find_home_by_slug_across_homes, memberships_across_homes};
 
 const CREATE_HOME: Op = Op::locking("tenant.create_home");
 const READ_HOME: Op = Op::locking("tenant.home");

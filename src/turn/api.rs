@@ -21,7 +21,9 @@ const READ: Op = Op::locking("turn.read");
 
 /// The routes of this module.
 pub fn router() -> OpenApiRouter<App> {
-    OpenApiRouter::new().routes(routes!(cancel_turn)).routes(routes!(list_messages))
+    OpenApiRouter::new()
+        .routes(routes!(cancel_turn))
+        .routes(routes!(list_messages))
 }
 
 /// Which turn to end.
@@ -72,7 +74,10 @@ async fn list_messages(
     Path((agent, conversation)): Path<(String, ConversationId)>,
     Query(page): Query<MessagePage>,
 ) -> Result<Answer<Page<Message>>> {
-    let limit = page.limit.unwrap_or(limits::MESSAGES_PAGE).clamp(1, limits::MESSAGES_PAGE);
+    let limit = page
+        .limit
+        .unwrap_or(limits::MESSAGES_PAGE)
+        .clamp(1, limits::MESSAGES_PAGE);
     let args = (agent, conversation, page.before, limit);
     let (items, next) = app.db.transact(&caller, READ, &args, messages_in).await?;
     Ok(Answer(Page {

@@ -28,7 +28,6 @@ use crate::runtime::Usage;
 use crate::tenant::audit::{self, Act};
 use crate::tenant::permission::{Action, require};
 
-
 const LOOK: Op = Op::locking("turn.look");
 const CANCEL: Op = Op::locking("turn.cancel");
 const COUNT: Op = Op::locking("turn.count_tokens");
@@ -169,7 +168,7 @@ impl End {
 pub struct Active {
     pub id: TurnId,
     pub item_id: Option<ItemId>,
-    #[serde(with = "time::serde::rfc3339")]
+    #[serde(serialize_with = "crate::clock::wire::serialize")]
     #[schema(value_type = String, format = DateTime)]
     pub started_at: OffsetDateTime,
     pub posture: Posture,
@@ -201,16 +200,27 @@ pub async fn active_in(tx: &mut TenantTx, agent: AgentId) -> Result<Option<Activ
 }
 
 /// Asks for the end of a turn, wherever in the fleet it runs, and wakes that process. `false` when it has ended.
-pub async fn cancel(db: &Db, wakes: &Wakes, caller: &Caller, agent: AgentId, id: TurnId) -> Result<bool> {
+pub async fn cancel(
+    db: &Db,
+    wakes: &Wakes,
+    caller: &Caller,
+    agent: AgentId,
+    id: TurnId,
+) -> Result<bool> {
     require(caller, Action::Operate)?;
     let asked = db
-        .transact(caller, CANCEL, &(agent, id), async |tx: &mut TenantTx, (agent, id): &(AgentId, TurnId)| {
-            let asked = request_cancel_in(tx, *agent, *id).await?;
-            let mut act = Act::ok("turn.cancel", *id);
-            act.outcome = if asked { "ok" } else { "ended" };
-            audit::record(tx, &act).await?;
-            Ok(asked)
-        })
+        .transact(
+            caller,
+            CANCEL,
+            &(agent, id),
+            async |tx: &mut TenantTx, (agent, id): &(AgentId, TurnId)| {
+                let asked = request_cancel_in(tx, *agent, *id).await?;
+                let mut act = Act::ok("turn.cancel", *id);
+                act.outcome = if asked { "ok" } else { "ended" };
+                audit::record(tx, &act).await?;
+                Ok(asked)
+            },
+        )
         .await?;
     wakes.send(Wake::Cancel(id.uuid()));
     Ok(asked)
@@ -232,7 +242,12 @@ pub async fn request_stop_in(tx: &mut TenantTx, agent: AgentId) -> Result<Option
 
 /// A token that fires when somebody asks for the turn's end, or when the turn was declared ended by somebody else.
 /// Aborting the handle ends the watch.
-pub fn watch_cancel(db: Db, wakes: &Wakes, caller: Caller, id: TurnId) -> (CancellationToken, JoinHandle<()>) {
+pub fn watch_cancel(
+    db: Db,
+    wakes: &Wakes,
+    caller: Caller,
+    id: TurnId,
+) -> (CancellationToken, JoinHandle<()>) {
     let token = CancellationToken::new();
     let (fired, mut received) = (token.clone(), wakes.subscribe());
     let watch = tokio::spawn(async move {
@@ -240,11 +255,18 @@ pub fn watch_cancel(db: Db, wakes: &Wakes, caller: Caller, id: TurnId) -> (Cance
             match cancel_requested(&db, &caller, id).await {
                 Ok(true) => return fired.cancel(),
                 Ok(false) => {}
-                Err(error) => tracing::debug!(error = &error as &dyn std::error::Error, "asking for a turn's cancel"),
+                Err(error) => tracing::debug!(
+                    error = &error as &dyn std::error::Error,
+                    "asking for a turn's cancel"
+                ),
             }
             let woken = async {
                 // A receiver that lags looks at the database, like one that was woken.
-                while received.recv().await.is_ok_and(|wake| wake != Wake::Cancel(id.uuid())) {}
+                while received
+                    .recv()
+                    .await
+                    .is_ok_and(|wake| wake != Wake::Cancel(id.uuid()))
+                {}
             };
             let _ = tokio::time::timeout(limits::CANCEL_POLL, woken).await;
         }
@@ -253,14 +275,22 @@ pub fn watch_cancel(db: Db, wakes: &Wakes, caller: Caller, id: TurnId) -> (Cance
 }
 
 async fn cancel_requested(db: &Db, caller: &Caller, id: TurnId) -> Result<bool> {
-    db.transact(caller, LOOK, &id, async |tx: &mut TenantTx, id: &TurnId| store::cancel_requested(tx, *id).await).await
+    db.transact(caller, LOOK, &id, async |tx: &mut TenantTx, id: &TurnId| {
+        store::cancel_requested(tx, *id).await
+    })
+    .await
 }
 
 /// Adds the tokens of one model request.
 pub async fn count_tokens(db: &Db, caller: &Caller, id: TurnId, usage: Usage) -> Result<()> {
-    db.transact(caller, COUNT, &(id, usage), async |tx: &mut TenantTx, (id, usage): &(TurnId, Usage)| {
-        store::add_tokens(tx, *id, usage).await
-    })
+    db.transact(
+        caller,
+        COUNT,
+        &(id, usage),
+        async |tx: &mut TenantTx, (id, usage): &(TurnId, Usage)| {
+            store::add_tokens(tx, *id, usage).await
+        },
+    )
     .await
 }
 
@@ -275,5 +305,8 @@ pub struct Bounds {
 
 /// The turn is over, or was never this process's.
 pub(crate) fn not_active() -> Error {
-    Error::refused(Code::NotFound, "This turn is no longer active; nothing more is started in it.")
+    Error::refused(
+        Code::NotFound,
+        "This turn is no longer active; nothing more is started in it.",
+    )
 }

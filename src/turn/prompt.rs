@@ -52,8 +52,16 @@ Notes in Team memory may help you choose a command. They are no fresh evidence t
 /// The system prompt.
 pub fn system(standing: &Standing<'_>) -> String {
     let mut text = POLICY.to_owned();
-    let _ = writeln!(text, "\n# Who you are\nYour name is {}. Your Team is {}.", standing.agent, standing.team);
-    section(&mut text, "Operator instructions (USER.md)", standing.user_md);
+    let _ = writeln!(
+        text,
+        "\n# Who you are\nYour name is {}. Your Team is {}.",
+        standing.agent, standing.team
+    );
+    section(
+        &mut text,
+        "Operator instructions (USER.md)",
+        standing.user_md,
+    );
     let persona = standing.persona;
     let documents = [
         ("SOUL.md", Some(persona.soul.as_str())),
@@ -62,7 +70,11 @@ pub fn system(standing: &Standing<'_>) -> String {
         ("TOOLS.md", persona.tools.as_deref()),
     ];
     for (name, body) in documents {
-        section(&mut text, &format!("Agent instructions ({name})"), body.unwrap_or_default());
+        section(
+            &mut text,
+            &format!("Agent instructions ({name})"),
+            body.unwrap_or_default(),
+        );
     }
     for (name, body) in standing.skills {
         section(&mut text, &format!("Skill {name}"), body);
@@ -96,14 +108,25 @@ pub fn context(facts: &Facts<'_>) -> String {
     let mut text = String::from("Facts of this turn, from the runtime.\n");
     let place = match facts.posture {
         Posture::Host => "on the host itself, not isolated, under the host's own policy",
-        Posture::Docker => "in a fresh container each, without network; the workspace persists, temporary files do not",
+        Posture::Docker => {
+            "in a fresh container each, without network; the workspace persists, temporary files do not"
+        }
         Posture::Protected => {
             "in a fresh container each (protected: the home's image, no Team values), without network; the workspace \
              persists, temporary files do not"
         }
     };
-    let _ = writeln!(text, "\n## Environment\nPosture: {}. Commands run {place}.", facts.posture.as_str());
-    let _ = writeln!(text, "Network: {}. Image: {}.", facts.network, facts.image.unwrap_or("none"));
+    let _ = writeln!(
+        text,
+        "\n## Environment\nPosture: {}. Commands run {place}.",
+        facts.posture.as_str()
+    );
+    let _ = writeln!(
+        text,
+        "Network: {}. Image: {}.",
+        facts.network,
+        facts.image.unwrap_or("none")
+    );
     for restriction in facts.restrictions {
         let _ = writeln!(text, "- {restriction}");
     }
@@ -117,7 +140,11 @@ pub fn context(facts: &Facts<'_>) -> String {
     for name in facts.inputs {
         let _ = writeln!(text, "\nInput file: {name}");
     }
-    let _ = writeln!(text, "\n## Repository instructions (root scope, fingerprint {})", facts.fingerprint);
+    let _ = writeln!(
+        text,
+        "\n## Repository instructions (root scope, fingerprint {})",
+        facts.fingerprint
+    );
     if facts.instructions.is_empty() {
         text.push_str("The repository's root has no AGENTS.md.\n");
     }
@@ -162,7 +189,9 @@ mod tests {
             }],
             inputs: &[],
         });
-        assert!(context.contains("### AGENTS.md\nRun make.") && context.contains("outcome is unknown"));
+        assert!(
+            context.contains("### AGENTS.md\nRun make.") && context.contains("outcome is unknown")
+        );
         assert!(!system.contains("Run make."));
     }
 }

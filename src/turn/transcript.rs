@@ -50,9 +50,12 @@ impl Transcript {
         item: Option<ItemId>,
     ) -> Result<(Self, Vec<String>)> {
         let lines = db
-            .transact(caller, READ, &conversation, async |tx: &mut TenantTx, id: &ConversationId| {
-                store::all(tx, *id).await
-            })
+            .transact(
+                caller,
+                READ,
+                &conversation,
+                async |tx: &mut TenantTx, id: &ConversationId| store::all(tx, *id).await,
+            )
             .await?;
         let mut transcript = Self {
             conversation,
@@ -100,11 +103,16 @@ impl Transcript {
     /// Whether the rows are the file that the engine left, byte for byte.
     pub fn agrees_with(&self, ended: &Ended) -> bool {
         let sha256: [u8; 32] = self.hash.clone().finalize().into();
-        ended.bytes == self.bytes && ended.lines + 1 == u64::from(self.next.unsigned_abs()) && ended.sha256 == sha256
+        ended.bytes == self.bytes
+            && ended.lines + 1 == u64::from(self.next.unsigned_abs())
+            && ended.sha256 == sha256
     }
 }
 
-async fn append_in(tx: &mut TenantTx, args: &(ConversationId, TurnId, Option<ItemId>, &Line<'_>)) -> Result<()> {
+async fn append_in(
+    tx: &mut TenantTx,
+    args: &(ConversationId, TurnId, Option<ItemId>, &Line<'_>),
+) -> Result<()> {
     let (conversation, turn, item, line) = *args;
     store::insert(tx, conversation, turn, item, line).await
 }
@@ -142,7 +150,7 @@ pub struct Message {
     pub role: Role,
     pub text: String,
     pub tools: Vec<ToolUse>,
-    #[serde(with = "time::serde::rfc3339")]
+    #[serde(serialize_with = "crate::clock::wire::serialize")]
     #[schema(value_type = String, format = DateTime)]
     pub created_at: OffsetDateTime,
 }
@@ -166,7 +174,10 @@ pub async fn messages(
     let (conversation, before, limit) = *args;
     let lines = store::page(tx, conversation, before, limit).await?;
     let full = i64::try_from(lines.len()).is_ok_and(|count| count == limit);
-    let next = lines.first().filter(|first| full && first.seq > 1).map(|first| first.seq);
+    let next = lines
+        .first()
+        .filter(|first| full && first.seq > 1)
+        .map(|first| first.seq);
     Ok((project(&lines), next))
 }
 
@@ -214,7 +225,8 @@ fn visible(entry: &Value) -> Option<(Role, String, Vec<ToolUse>)> {
         }
         "compaction" => Some((
             Role::Note,
-            "Older messages were replaced by a summary for the model; they are still shown here.".into(),
+            "Older messages were replaced by a summary for the model; they are still shown here."
+                .into(),
             Vec::new(),
         )),
         _ => None,
@@ -226,7 +238,10 @@ fn text_of(content: &Value) -> String {
         Value::String(text) => text.clone(),
         Value::Array(blocks) => {
             let texts = blocks.iter().filter(|block| block["type"] == "text");
-            texts.filter_map(|block| block["text"].as_str()).collect::<Vec<_>>().join("\n")
+            texts
+                .filter_map(|block| block["text"].as_str())
+                .collect::<Vec<_>>()
+                .join("\n")
         }
         _ => String::new(),
     }
@@ -276,13 +291,25 @@ mod tests {
         use serde_json::json;
         let lines = [
             stored(1, json!({"type": "session", "version": 3, "id": "c"})),
-            stored(2, json!({"type": "message", "id": "a", "message": {"role": "user", "content": "Fix it"}})),
-            stored(3, json!({"type": "message", "id": "b", "message": {"role": "assistant", "content": [
+            stored(
+                2,
+                json!({"type": "message", "id": "a", "message": {"role": "user", "content": "Fix it"}}),
+            ),
+            stored(
+                3,
+                json!({"type": "message", "id": "b", "message": {"role": "assistant", "content": [
                 {"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "On it."},
-                {"type": "toolCall", "id": "call1", "name": "coding_command", "arguments": {"command": "x"}}]}})),
-            stored(4, json!({"type": "message", "id": "c", "message": {"role": "toolResult", "toolCallId": "call1",
-                "content": [{"type": "text", "text": "SECRET OUTPUT"}], "details": {"receiptId": "r1"}}})),
-            stored(5, json!({"type": "custom_message", "id": "d", "content": "context"})),
+                {"type": "toolCall", "id": "call1", "name": "coding_command", "arguments": {"command": "x"}}]}}),
+            ),
+            stored(
+                4,
+                json!({"type": "message", "id": "c", "message": {"role": "toolResult", "toolCallId": "call1",
+                "content": [{"type": "text", "text": "SECRET OUTPUT"}], "details": {"receiptId": "r1"}}}),
+            ),
+            stored(
+                5,
+                json!({"type": "custom_message", "id": "d", "content": "context"}),
+            ),
         ];
         let seen = project(&lines);
         assert_eq!(seen.len(), 2);

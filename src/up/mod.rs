@@ -15,7 +15,9 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use self::engine::Engines;
 use self::progress::Progress;
@@ -31,9 +33,12 @@ use crate::embedded::binaries::Search;
 use crate::embedded::cluster::Role;
 use crate::embedded::{Cluster, Hold, Layout, Lock, account, keys, lock};
 use crate::error::Error;
+use crate::executor::User;
 use crate::instance::first::{self, First};
-use crate::instance::restored::{self, DataDirectory, Verdict};
+use crate::instance::restored::DataDirectory;
+use crate::instance::restored::apply::{self, Opened};
 use crate::instance::ways_in;
+use crate::worker::{self, Worker};
 use crate::{limits, readiness, server};
 
 /// Runs until it is told to stop.
@@ -183,7 +188,7 @@ impl Instance<'_> {
         let ready = self.ready(&app, cluster, demo.as_ref()).await?;
         self.lock.announce(&self.layout, ready.clone())?;
         self.show(&ready, demo.is_some());
-        let loops = spawn_loops(&app, &engines);
+        let loops = self.spawn_loops(&app, &engines, cluster).await?;
         let served = server::serve(app.clone(), listener).await;
         // Without a server nothing else is of use; with a signal this is a repeat.
         app.stopping.cancel();
@@ -259,20 +264,18 @@ impl Instance<'_> {
         .map_err(|e| failed("Connecting to the database", &e))?;
         let directory = DataDirectory::look(cluster.data())
             .map_err(|e| Obstacle::file("Looking at", cluster.data(), &e))?;
-        let verdict = restored::check(&db, Some(&directory)).await;
-        match verdict.map_err(|e| failed("Recognising the database", &e))? {
-            Verdict::New | Verdict::Same => Ok(db),
-            Verdict::Restored(signs) => {
-                let signs: Vec<&str> = signs.iter().map(|sign| sign.as_str()).collect();
-                Err(Obstacle::new(
-                    format!(
-                        "This database was copied or taken back ({}).",
-                        signs.join(", ")
-                    ),
-                    "If it was moved on purpose: bazilion instance accept-move. If it is a copy: bazilion instance mark-restored.",
-                ))
-            }
+        let opened = apply::open(&db, config, Some(&directory)).await;
+        if let Opened::Restored { signs, items } =
+            opened.map_err(|e| failed("Recognising the database", &e))?
+        {
+            let signs: Vec<&str> = signs.iter().map(|sign| sign.as_str()).collect();
+            self.progress.say(&format!(
+                "bazilion: this database was copied or taken back ({}). Every queue is paused; {items} open item(s) are \
+                 uncertain until somebody acknowledges them.",
+                signs.join(", ")
+            ));
         }
+        Ok(db)
     }
 
     /// The one line of `--json`.
@@ -316,6 +319,34 @@ impl Instance<'_> {
         Ok(Some(format!("{url}{path}")))
     }
 
+    /// Background work of the process, each loop until `app.stopping`; the worker ends what it runs first.
+    async fn spawn_loops(
+        &self,
+        app: &App,
+        engines: &Engines,
+        cluster: &Cluster,
+    ) -> Result<TaskTracker, Obstacle> {
+        let loops = TaskTracker::new();
+        let (wakes, db, stop) = (app.wakes.clone(), app.db.clone(), app.stopping.clone());
+        loops.spawn(async move { wakes.run(&db, stop).await });
+        loops.spawn(server::health::watch(app.clone(), engines.images.clone()));
+        let owner = account::of_workspaces()?;
+        let settings = worker::Settings {
+            sandbox_image: engines.images.sandbox.clone(),
+            toolbox_image: engines.images.toolbox.clone(),
+            user: User {
+                uid: owner.uid,
+                gid: owner.gid,
+            },
+            secrets: cluster.secrets(),
+        };
+        let (live, _) = broadcast::channel(limits::WAKE_BUFFER);
+        let worker = Worker::begin(app.clone(), settings, live).await;
+        let worker = worker.map_err(|e| failed("Joining the workers", &e))?;
+        loops.spawn(worker.run());
+        Ok(loops)
+    }
+
     fn show(&self, ready: &Value, demo: bool) {
         self.progress.clear();
         let out = Out::new(self.up.json);
@@ -339,15 +370,6 @@ impl Instance<'_> {
         }
         to_stderr("Ctrl-C stops everything.");
     }
-}
-
-/// Background work of a process, each loop until `app.stopping`.
-fn spawn_loops(app: &App, engines: &Engines) -> tokio_util::task::TaskTracker {
-    let loops = tokio_util::task::TaskTracker::new();
-    let (wakes, db, stop) = (app.wakes.clone(), app.db.clone(), app.stopping.clone());
-    loops.spawn(async move { wakes.run(&db, stop).await });
-    loops.spawn(server::health::watch(app.clone(), engines.images.clone()));
-    loops
 }
 
 /// An operation of the product that did not succeed at the start, with the chain of its causes.

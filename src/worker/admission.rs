@@ -16,7 +16,8 @@ use crate::coding::session::Admitted;
 use crate::config;
 use crate::error::{Code, Error};
 use crate::executor::{
-    self, Attached, Chunk, ContainerSpec, EngineReport, ExecutorError, FileIdentity, Identity, Image, Kind, Limits, User,
+    self, Attached, Chunk, ContainerSpec, EngineReport, ExecutorError, FileIdentity, Identity,
+    Image, Kind, Limits, User,
 };
 use crate::identity::Caller;
 use crate::ids::{HomeId, LeaseId, ResourceId, TurnId};
@@ -69,7 +70,11 @@ pub async fn admit(
         // No adapter runs commands on the host in this build; another posture is never taken instead.
         return Err(NotAdmitted::Wait(WaitingFor::Executor));
     }
-    let directory = facts.team.root.directory(&worker.app.config.workspace_base, caller.home(), facts.team.id);
+    let directory = facts.team.root.directory(
+        &worker.app.config.workspace_base,
+        caller.home(),
+        facts.team.id,
+    );
     let managed = matches!(facts.team.root, crate::team::Root::Managed);
     let owner = worker.settings.user;
     let (root, user) = tokio::task::spawn_blocking(move || look(&directory, managed, owner))
@@ -77,7 +82,11 @@ pub async fn admit(
         .map_err(|e| Error::internal("looking at a workspace root", e))?
         .map_err(NotAdmitted::Unprepared)?;
     let (engine, image, toolbox_image) = engine(worker, facts, posture).await?;
-    let lease = workspace::acquire(&worker.app.db, &asked(worker, caller.home(), facts, turn, root.clone())).await?;
+    let lease = workspace::acquire(
+        &worker.app.db,
+        &asked(worker, caller.home(), facts, turn, root.clone()),
+    )
+    .await?;
     let admitted = Admitted {
         posture,
         image,
@@ -95,7 +104,10 @@ pub async fn admit(
         mounts: Vec::new(),
         limits: limits(&worker.app.config.executor),
         defaults: facts.defaults_for(posture),
-        defaults_revision: facts.defaults.as_ref().map_or(0, |defaults| defaults.revision),
+        defaults_revision: facts
+            .defaults
+            .as_ref()
+            .map_or(0, |defaults| defaults.revision),
         root_identity: String::new(),
     };
     let opened = open(worker, caller, facts, &lease, admitted, toolbox_image).await;
@@ -117,7 +129,13 @@ fn limits(config: &config::Executor) -> Limits {
     }
 }
 
-fn asked(worker: &Worker, home: HomeId, facts: &Facts, turn: TurnId, root: RootIdentity) -> Acquire {
+fn asked(
+    worker: &Worker,
+    home: HomeId,
+    facts: &Facts,
+    turn: TurnId,
+    root: RootIdentity,
+) -> Acquire {
     Acquire {
         home,
         lease: LeaseId::new(),
@@ -135,7 +153,10 @@ fn asked(worker: &Worker, home: HomeId, facts: &Facts, turn: TurnId, root: RootI
 /// Resolves the root and the user that commands run as; makes a managed root.
 fn look(directory: &Path, managed: bool, owner: User) -> Result<(RootIdentity, User), Diagnostic> {
     let unusable = |_| {
-        Diagnostic::new("root_unusable", "The Team's root directory is missing or cannot be read. Mend it, then resume.")
+        Diagnostic::new(
+            "root_unusable",
+            "The Team's root directory is missing or cannot be read. Mend it, then resume.",
+        )
     };
     if managed {
         make_managed(directory, owner).map_err(unusable)?;
@@ -174,7 +195,11 @@ fn make_managed(directory: &Path, owner: User) -> std::io::Result<()> {
     Ok(())
 }
 
-async fn engine(worker: &Worker, facts: &Facts, posture: Posture) -> Result<(EngineReport, Image, Image), NotAdmitted> {
+async fn engine(
+    worker: &Worker,
+    facts: &Facts,
+    posture: Posture,
+) -> Result<(EngineReport, Image, Image), NotAdmitted> {
     let away = |error: ExecutorError| {
         tracing::info!(%error, "the executor cannot take a turn");
         NotAdmitted::Wait(WaitingFor::Executor)
@@ -184,7 +209,10 @@ async fn engine(worker: &Worker, facts: &Facts, posture: Posture) -> Result<(Eng
     let saved = facts.defaults_for(posture).image;
     let reference = saved.as_deref().unwrap_or(&worker.settings.sandbox_image);
     let image = executor.image(reference).await.map_err(away)?;
-    let toolbox = executor.image(&worker.settings.toolbox_image).await.map_err(away)?;
+    let toolbox = executor
+        .image(&worker.settings.toolbox_image)
+        .await
+        .map_err(away)?;
     Ok((report, image, toolbox))
 }
 
@@ -209,7 +237,10 @@ async fn open(
         engine: &engine,
         life: &worker.incarnation.life,
     };
-    let made = match making.make(toolbox_spec(&admitted, lease, &image), None).await {
+    let made = match making
+        .make(toolbox_spec(&admitted, lease, &image), None)
+        .await
+    {
         Ok(made) => made,
         Err(why) => {
             workspace::release(db, caller, lease.id()).await?;
@@ -253,9 +284,15 @@ async fn open(
 fn incomplete(report: &Report) -> Diagnostic {
     let first = report.instructions.issues.first();
     let what = first.map_or(String::new(), |issue| {
-        format!(" {}: {}", issue.path.as_deref().unwrap_or("AGENTS.md"), issue.message)
+        format!(
+            " {}: {}",
+            issue.path.as_deref().unwrap_or("AGENTS.md"),
+            issue.message
+        )
     });
-    let text = format!("The repository's root instructions are incomplete.{what} Inspect the Team's repository context.");
+    let text = format!(
+        "The repository's root instructions are incomplete.{what} Inspect the Team's repository context."
+    );
     Diagnostic::new("instructions_incomplete", text)
 }
 

@@ -10,10 +10,10 @@ use std::sync::{Arc, PoisonError};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use super::Worker;
 use super::admission::{self, Admission, NotAdmitted};
 use super::facts::{self, Facts};
 use super::run::{Running, settle};
-use super::Worker;
 use crate::coding::tools;
 use crate::db::wake::Wake;
 use crate::db::{Op, TenantTx};
@@ -82,13 +82,23 @@ async fn claim_free(worker: &Arc<Worker>, after: &mut Option<HomeId>) -> Result<
 /// Works one claim to its outcome.
 async fn work(worker: &Arc<Worker>, claim: Claim) {
     let stop = CancellationToken::new();
-    worker.stops.lock().unwrap_or_else(PoisonError::into_inner).insert(claim.fence, stop.clone());
+    worker
+        .stops
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .insert(claim.fence, stop.clone());
     let attempted = attempt(worker, &claim, stop).await;
-    worker.stops.lock().unwrap_or_else(PoisonError::into_inner).remove(&claim.fence);
+    worker
+        .stops
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .remove(&claim.fence);
     match attempted {
         Ok(()) => {}
         Err(NotAdmitted::Wait(waiting)) => give_back(worker, &claim, waiting).await,
-        Err(NotAdmitted::Unprepared(why)) => settle(worker, &claim, None, Outcome::Unprepared(why)).await,
+        Err(NotAdmitted::Unprepared(why)) => {
+            settle(worker, &claim, None, Outcome::Unprepared(why)).await
+        }
         Err(NotAdmitted::Failed(error)) => {
             // Nothing started: it goes back and is tried again.
             tracing::warn!(error = &error as &dyn std::error::Error, item = %claim.item, "a turn could not start");
@@ -99,7 +109,11 @@ async fn work(worker: &Arc<Worker>, claim: Claim) {
 
 async fn give_back(worker: &Worker, claim: &Claim, waiting: WaitingFor) {
     let back = GiveBack::new(*claim, waiting);
-    let given = worker.app.db.transact(&claim.caller(), GIVE_BACK, &back, give_back_in).await;
+    let given = worker
+        .app
+        .db
+        .transact(&claim.caller(), GIVE_BACK, &back, give_back_in)
+        .await;
     if let Err(error) = given {
         tracing::warn!(error = &error as &dyn std::error::Error, item = %claim.item, "giving an item back");
     }
@@ -112,14 +126,24 @@ async fn give_back_in(tx: &mut TenantTx, back: &GiveBack) -> Result<()> {
 
 /// Protected where nobody sits at the turn: Telegram and approved deliveries.
 async fn posture_of(worker: &Worker, claim: &Claim, facts: &Facts) -> Result<Posture> {
-    let item = look::show(&worker.app.db, &claim.caller(), &claim.agent.to_string(), claim.item).await?;
+    let item = look::show(
+        &worker.app.db,
+        &claim.caller(),
+        &claim.agent.to_string(),
+        claim.item,
+    )
+    .await?;
     if item.source == Source::Telegram || item.approval_id.is_some() {
         return Ok(Posture::Protected);
     }
     Posture::parse(&facts.settings.posture)
 }
 
-async fn attempt(worker: &Arc<Worker>, claim: &Claim, stop: CancellationToken) -> Result<(), NotAdmitted> {
+async fn attempt(
+    worker: &Arc<Worker>,
+    claim: &Claim,
+    stop: CancellationToken,
+) -> Result<(), NotAdmitted> {
     let (db, caller, id) = (&worker.app.db, claim.caller(), TurnId::new());
     let facts = facts::read(worker, &caller, claim.agent).await?;
     let posture = posture_of(worker, claim, &facts).await?;
@@ -129,7 +153,8 @@ async fn attempt(worker: &Arc<Worker>, claim: &Claim, stop: CancellationToken) -
     let Some(resolved) = &facts.resolved else {
         return Err(NotAdmitted::Wait(WaitingFor::Provider));
     };
-    let (transcript, lines) = Transcript::open(db, &caller, conversation, id, Some(claim.item)).await?;
+    let (transcript, lines) =
+        Transcript::open(db, &caller, conversation, id, Some(claim.item)).await?;
     let (calls, received) = mpsc::channel(limits::PI_EVENT_BUFFER);
     let launch = Launch {
         conversation,
@@ -180,7 +205,9 @@ fn no_engine(error: RuntimeError) -> NotAdmitted {
     tracing::warn!(%error, "the engine did not start");
     match error {
         RuntimeError::Transcript(what) => {
-            let text = format!("The conversation's transcript cannot be continued: {what} Start a new conversation.");
+            let text = format!(
+                "The conversation's transcript cannot be continued: {what} Start a new conversation."
+            );
             NotAdmitted::Unprepared(Diagnostic::new("transcript_blocked", text))
         }
         _ => NotAdmitted::Wait(WaitingFor::Engine),
@@ -219,7 +246,11 @@ async fn start(worker: &Arc<Worker>, claim: &Claim, prepared: Prepared) -> Resul
         span: None,
     };
     let starting = Starting::new(*claim, prepared.turn);
-    let started = worker.app.db.transact(&claim.caller(), START, &(starting, new), start_in).await;
+    let started = worker
+        .app
+        .db
+        .transact(&claim.caller(), START, &(starting, new), start_in)
+        .await;
     match started {
         Ok(Start::Running(input)) => {
             run_started(worker, claim, prepared, *input).await;
@@ -261,9 +292,16 @@ async fn run_started(worker: &Arc<Worker>, claim: &Claim, prepared: Prepared, in
         prepared.transcript,
     );
     running.to_its_end(input).await;
-    let nudged = worker.app.db.transact(&claim.caller(), NUDGE, &(), nudge_in).await;
+    let nudged = worker
+        .app
+        .db
+        .transact(&claim.caller(), NUDGE, &(), nudge_in)
+        .await;
     if let Err(error) = nudged {
-        tracing::debug!(error = &error as &dyn std::error::Error, "waking what waited for a workspace");
+        tracing::debug!(
+            error = &error as &dyn std::error::Error,
+            "waking what waited for a workspace"
+        );
     }
 }
 

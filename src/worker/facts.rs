@@ -32,7 +32,11 @@ pub struct Facts {
 
 /// Reads the facts of an Agent.
 pub async fn read(worker: &Worker, caller: &Caller, agent: AgentId) -> Result<Facts> {
-    worker.app.db.transact(caller, READ, &(worker, agent), read_in).await
+    worker
+        .app
+        .db
+        .transact(caller, READ, &(worker, agent), read_in)
+        .await
 }
 
 async fn read_in(tx: &mut TenantTx, args: &(&Worker, AgentId)) -> Result<Facts> {
@@ -41,7 +45,10 @@ async fn read_in(tx: &mut TenantTx, args: &(&Worker, AgentId)) -> Result<Facts> 
     let agent = team::store::agents::find(tx, agent).await?;
     let profile = team::store::profiles::find(tx, &agent.profile_id.to_string()).await?;
     let team = team::store::teams::find(tx, &agent.team_id.to_string()).await?;
-    let model = agent.model.clone().unwrap_or_else(|| profile.default_model.clone());
+    let model = agent
+        .model
+        .clone()
+        .unwrap_or_else(|| profile.default_model.clone());
     let resolved = match provider::resolve(tx, &model, master).await {
         Ok(resolved) => Some(resolved),
         // A person has to set it up; the item waits for that.

@@ -50,7 +50,10 @@ pub fn machine(data_dir: &Path) -> Result<Machine> {
     let failed = |e: std::io::Error| Error::internal("reading this machine's identity", e);
     let node = data_dir.join("node-id");
     let node_id = match std::fs::read_to_string(&node) {
-        Ok(text) => text.trim().parse().map_err(|e| Error::internal("reading the node id", e))?,
+        Ok(text) => text
+            .trim()
+            .parse()
+            .map_err(|e| Error::internal("reading the node id", e))?,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             let fresh: Uuid = IncarnationId::new().uuid();
             std::fs::create_dir_all(data_dir).map_err(failed)?;
@@ -93,9 +96,13 @@ impl Incarnation {
         };
         // Aged from before the row is written, never from after.
         let life = Arc::new(life());
-        db.system(REGISTER, &registration, async |tx: &mut SystemTx, new: &Registration| {
-            store::insert_incarnation_across_homes(tx, new).await
-        })
+        db.system(
+            REGISTER,
+            &registration,
+            async |tx: &mut SystemTx, new: &Registration| {
+                store::insert_incarnation_across_homes(tx, new).await
+            },
+        )
         .await?;
         Ok(Self {
             id,
@@ -111,9 +118,13 @@ impl Incarnation {
     pub async fn renew(&self, db: &Db) -> Result<bool> {
         let moment = self.life.moment();
         let renewed = db
-            .system(RENEW, &self.id, async |tx: &mut SystemTx, id: &IncarnationId| {
-                store::renew_across_homes(tx, *id).await
-            })
+            .system(
+                RENEW,
+                &self.id,
+                async |tx: &mut SystemTx, id: &IncarnationId| {
+                    store::renew_across_homes(tx, *id).await
+                },
+            )
             .await?;
         if renewed {
             self.life.renewed(moment);
@@ -144,13 +155,18 @@ pub struct Suspect {
 /// Judges every other process. Returns those whose life was ended here.
 pub async fn reap_dead(db: &Db, here: &Incarnation) -> Result<Vec<IncarnationId>> {
     let suspects = db
-        .system(FIND, &here.id, async |tx: &mut SystemTx, id: &IncarnationId| {
-            store::suspects_across_homes(tx, *id).await
-        })
+        .system(
+            FIND,
+            &here.id,
+            async |tx: &mut SystemTx, id: &IncarnationId| {
+                store::suspects_across_homes(tx, *id).await
+            },
+        )
         .await?;
     let mut ended = Vec::new();
     for suspect in suspects {
-        if (suspect.lapsed || lock_is_free(&suspect, &here.machine)) && reap(db, suspect.id).await? {
+        if (suspect.lapsed || lock_is_free(&suspect, &here.machine)) && reap(db, suspect.id).await?
+        {
             ended.push(suspect.id);
         }
     }
@@ -159,7 +175,11 @@ pub async fn reap_dead(db: &Db, here: &Incarnation) -> Result<Vec<IncarnationId>
 
 /// On the same machine and boot, a process whose lock can be taken is gone.
 fn lock_is_free(suspect: &Suspect, here: &Machine) -> bool {
-    let Some(path) = suspect.lock_path.as_ref().filter(|_| suspect.machine == *here) else {
+    let Some(path) = suspect
+        .lock_path
+        .as_ref()
+        .filter(|_| suspect.machine == *here)
+    else {
         return false;
     };
     // A missing file proves nothing: another data directory may be mounted there.

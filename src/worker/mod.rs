@@ -67,14 +67,21 @@ pub struct Worker {
 
 impl Worker {
     /// Registers this process. Nothing is claimed yet.
-    pub async fn begin(app: App, settings: Settings, live: broadcast::Sender<Arc<Receipt>>) -> Result<Arc<Self>> {
+    pub async fn begin(
+        app: App,
+        settings: Settings,
+        live: broadcast::Sender<Arc<Receipt>>,
+    ) -> Result<Arc<Self>> {
         let (instance, generation) = app
             .db
-            .system(INSTANCE, &(), async |tx: &mut SystemTx, (): &()| store::instance_across_homes(tx).await)
+            .system(INSTANCE, &(), async |tx: &mut SystemTx, (): &()| {
+                store::instance_across_homes(tx).await
+            })
             .await?;
         let clock = app.clock.clone();
         let life = || Liveness::new(clock);
-        let incarnation = Incarnation::begin(&app.db, &app.config.data_dir, generation, true, life).await?;
+        let incarnation =
+            Incarnation::begin(&app.db, &app.config.data_dir, generation, true, life).await?;
         let slots = Arc::new(Semaphore::new(app.config.executor.max_turns));
         Ok(Arc::new(Self {
             app,
@@ -95,14 +102,29 @@ impl Worker {
         let heart = CancellationToken::new();
         let loops = TaskTracker::new();
         loops.spawn(heartbeat(self.clone(), heart.clone()));
-        loops.spawn(every("recovery", limits::SWEEP_INTERVAL, stop.clone(), self.clone(), recovery_tick));
-        loops.spawn(every("retention", limits::SWEEP_INTERVAL, stop.clone(), self.clone(), retention_tick));
+        loops.spawn(every(
+            "recovery",
+            limits::SWEEP_INTERVAL,
+            stop.clone(),
+            self.clone(),
+            recovery_tick,
+        ));
+        loops.spawn(every(
+            "retention",
+            limits::SWEEP_INTERVAL,
+            stop.clone(),
+            self.clone(),
+            retention_tick,
+        ));
         loops.spawn(stops(self.clone(), heart.clone()));
         dispatch::run(&self, &stop).await;
         // Nothing is claimed any more. What runs is cancelled and recorded; the heart beats until that is done.
         self.ending.cancel();
         self.turns.close();
-        if tokio::time::timeout(limits::STOP_GRACE, self.turns.wait()).await.is_err() {
+        if tokio::time::timeout(limits::STOP_GRACE, self.turns.wait())
+            .await
+            .is_err()
+        {
             tracing::warn!("turns did not end in time; they are left to recovery");
         }
         heart.cancel();
@@ -111,7 +133,10 @@ impl Worker {
         if let Some(worker) = Arc::into_inner(self)
             && let Err(error) = worker.incarnation.end(&worker.app.db).await
         {
-            tracing::warn!(error = &error as &dyn std::error::Error, "leaving the list of the living");
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "leaving the list of the living"
+            );
         }
     }
 }
@@ -126,12 +151,17 @@ async fn heartbeat(worker: Arc<Worker>, stop: CancellationToken) {
         match worker.incarnation.renew(&worker.app.db).await {
             Ok(true) => {}
             Ok(false) => {
-                tracing::error!("this process was judged dead; it ends its turns and claims nothing more");
+                tracing::error!(
+                    "this process was judged dead; it ends its turns and claims nothing more"
+                );
                 worker.ending.cancel();
                 worker.app.stopping.cancel();
                 return;
             }
-            Err(error) => tracing::warn!(error = &error as &dyn std::error::Error, "renewing this process's lease"),
+            Err(error) => tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "renewing this process's lease"
+            ),
         }
     }
 }
@@ -143,11 +173,23 @@ async fn stops(worker: Arc<Worker>, stop: CancellationToken) {
         match queue::claim::stopped(&worker.app.db, worker.incarnation.id).await {
             Ok(fences) => {
                 let held = worker.stops.lock().unwrap_or_else(PoisonError::into_inner);
-                fences.iter().filter_map(|fence| held.get(fence)).for_each(CancellationToken::cancel);
+                fences
+                    .iter()
+                    .filter_map(|fence| held.get(fence))
+                    .for_each(CancellationToken::cancel);
             }
-            Err(error) => tracing::debug!(error = &error as &dyn std::error::Error, "asking for stopped claims"),
+            Err(error) => tracing::debug!(
+                error = &error as &dyn std::error::Error,
+                "asking for stopped claims"
+            ),
         }
-        let woken = async { while wakes.recv().await.is_ok_and(|wake| !matches!(wake, Wake::Cancel(_))) {} };
+        let woken = async {
+            while wakes
+                .recv()
+                .await
+                .is_ok_and(|wake| !matches!(wake, Wake::Cancel(_)))
+            {}
+        };
         tokio::select! {
             () = stop.cancelled() => return,
             _ = tokio::time::timeout(limits::CANCEL_POLL, woken) => {}
@@ -167,7 +209,11 @@ async fn every<F>(
 {
     loop {
         if let Err(error) = tick(worker.clone()).await {
-            tracing::warn!(name, error = &error as &dyn std::error::Error, "a background round failed");
+            tracing::warn!(
+                name,
+                error = &error as &dyn std::error::Error,
+                "a background round failed"
+            );
         }
         tokio::select! {
             () = stop.cancelled() => return,

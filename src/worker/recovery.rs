@@ -20,12 +20,19 @@ const SWEEP: Op = Op::locking("worker.sweep");
 pub async fn tick(worker: &Worker) -> Result<()> {
     let ended = incarnation::reap_dead(&worker.app.db, &worker.incarnation).await?;
     if !ended.is_empty() {
-        tracing::warn!(count = ended.len(), "judged dead processes; their work is uncertain");
+        tracing::warn!(
+            count = ended.len(),
+            "judged dead processes; their work is uncertain"
+        );
     }
     let orphans = worker.app.db.system(ORPHANS, &(), orphans_in).await?;
     for (home, incarnation) in orphans {
         let inside = SystemTx::enter(home);
-        worker.app.db.transact(&inside, LOSE, &incarnation, lose_in).await?;
+        worker
+            .app
+            .db
+            .transact(&inside, LOSE, &incarnation, lose_in)
+            .await?;
     }
     recover_leases(worker).await?;
     sweep(worker).await
@@ -49,7 +56,9 @@ async fn recover_leases(worker: &Worker) -> Result<()> {
         match freed {
             Ok(true) => tracing::info!(%lease, "a workspace is free again"),
             Ok(false) => tracing::warn!(%lease, "a workspace stays blocked"),
-            Err(error) => tracing::warn!(%lease, error = &error as &dyn std::error::Error, "recovering a lease"),
+            Err(error) => {
+                tracing::warn!(%lease, error = &error as &dyn std::error::Error, "recovering a lease")
+            }
         }
     }
     Ok(())
@@ -71,14 +80,24 @@ async fn sweep(worker: &Worker) -> Result<()> {
 
 async fn sweep_one(worker: &Worker, container: Found) -> Result<()> {
     let generation = worker.incarnation.generation;
-    let Some(labels) = container.labels.filter(|labels| labels.generation == generation) else {
-        tracing::info!(name = container.name, "a container looks like ours and was left alone");
+    let Some(labels) = container
+        .labels
+        .filter(|labels| labels.generation == generation)
+    else {
+        tracing::info!(
+            name = container.name,
+            "a container looks like ours and was left alone"
+        );
         return Ok(());
     };
     let Some(lease) = labels.lease else {
         return Ok(());
     };
-    let ended = worker.app.db.system(SWEEP, &(labels.home, lease, generation), ended_in).await?;
+    let ended = worker
+        .app
+        .db
+        .system(SWEEP, &(labels.home, lease, generation), ended_in)
+        .await?;
     if ended {
         let identity = Identity {
             engine: container.engine,
@@ -87,7 +106,10 @@ async fn sweep_one(worker: &Worker, container: Found) -> Result<()> {
             labels,
         };
         if let Err(uncertain) = worker.app.executor.remove(&identity).await {
-            tracing::warn!(reason = uncertain.reason, "a left-over container was not removed");
+            tracing::warn!(
+                reason = uncertain.reason,
+                "a left-over container was not removed"
+            );
         }
     }
     Ok(())

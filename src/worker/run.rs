@@ -15,9 +15,9 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::Worker;
 use super::admission::Admission;
 use super::facts::Facts;
-use super::Worker;
 use crate::coding::Session;
 use crate::coding::environment;
 use crate::coding::tools::{Effect, Tools};
@@ -74,7 +74,10 @@ struct Seen {
 }
 
 impl<'a> Running<'a> {
-    #[expect(clippy::too_many_arguments, reason = "the parts of one turn, joined here and nowhere else")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the parts of one turn, joined here and nowhere else"
+    )]
     pub fn new(
         worker: &'a Arc<Worker>,
         claim: &'a Claim,
@@ -126,8 +129,12 @@ impl<'a> Running<'a> {
     pub async fn to_its_end(mut self, input: Input) {
         let ahead = self.tools.session.clone();
         let ahead = tokio::spawn(async move { ahead.prepare().await });
-        let (cancel, watch) =
-            turn::watch_cancel(self.worker.app.db.clone(), &self.worker.app.wakes, self.claim.caller(), self.turn);
+        let (cancel, watch) = turn::watch_cancel(
+            self.worker.app.db.clone(),
+            &self.worker.app.wakes,
+            self.claim.caller(),
+            self.turn,
+        );
         let prompt = self.prompt(&input);
         let mut calls = JoinSet::new();
         let seen = match self.engine.prompt(prompt).await {
@@ -148,14 +155,29 @@ impl<'a> Running<'a> {
 
     fn prompt(&self, input: &Input) -> Prompt {
         let admitted = &self.tools.session.admitted;
-        let texts: Vec<String> = environment::restrictions(admitted.posture, &admitted.restrictions)
-            .into_iter()
-            .map(|restriction| restriction.text)
+        let texts: Vec<String> =
+            environment::restrictions(admitted.posture, &admitted.restrictions)
+                .into_iter()
+                .map(|restriction| restriction.text)
+                .collect();
+        let instructions: Vec<(String, String)> = self
+            .report
+            .instructions
+            .files
+            .iter()
+            .map(|file| (file.path.clone(), file.content.clone()))
             .collect();
-        let instructions: Vec<(String, String)> =
-            self.report.instructions.files.iter().map(|file| (file.path.clone(), file.content.clone())).collect();
-        let takes_images = self.facts.resolved.as_ref().is_some_and(|resolved| resolved.model.images);
-        let is_image = |mime: &str| matches!(mime, "image/png" | "image/jpeg" | "image/gif" | "image/webp");
+        let takes_images = self
+            .facts
+            .resolved
+            .as_ref()
+            .is_some_and(|resolved| resolved.model.images);
+        let is_image = |mime: &str| {
+            matches!(
+                mime,
+                "image/png" | "image/jpeg" | "image/gif" | "image/webp"
+            )
+        };
         let mut images = Vec::new();
         let mut notes = Vec::new();
         for (n, file) in input.files.iter().enumerate() {
@@ -166,13 +188,24 @@ impl<'a> Running<'a> {
                     mime_type: file.mime_type.clone(),
                 });
             } else {
-                notes.push(format!("{}-{name} ({}); this model is not shown it as an image", n + 1, file.mime_type));
+                notes.push(format!(
+                    "{}-{name} ({}); this model is not shown it as an image",
+                    n + 1,
+                    file.mime_type
+                ));
             }
         }
         let context = prompt::context(&PromptFacts {
             posture: admitted.posture,
-            network: if admitted.posture.in_container() { "none" } else { "host" },
-            image: admitted.posture.in_container().then_some(admitted.image.reference.as_str()),
+            network: if admitted.posture.in_container() {
+                "none"
+            } else {
+                "host"
+            },
+            image: admitted
+                .posture
+                .in_container()
+                .then_some(admitted.image.reference.as_str()),
             restrictions: &texts,
             instructions: &instructions,
             fingerprint: &self.report.fingerprint,
@@ -258,7 +291,10 @@ impl<'a> Running<'a> {
         match stored {
             Ok(()) => None,
             Err(error) => {
-                tracing::error!(error = &error as &dyn std::error::Error, "a line of the transcript was not stored");
+                tracing::error!(
+                    error = &error as &dyn std::error::Error,
+                    "a line of the transcript was not stored"
+                );
                 Some(Ask::Storage)
             }
         }
@@ -272,7 +308,9 @@ impl<'a> Running<'a> {
         while let Some(done) = calls.join_next().await {
             seen.unclear |= !matches!(done, Ok(Effect::Known));
         }
-        while let Ok(Some(event)) = tokio::time::timeout(limits::PI_EXIT_WAIT, self.engine.next()).await {
+        while let Ok(Some(event)) =
+            tokio::time::timeout(limits::PI_EXIT_WAIT, self.engine.next()).await
+        {
             if self.take(event).await.is_some() {
                 break;
             }
@@ -296,12 +334,16 @@ async fn clean_up(tools: Arc<Tools>, toolbox: &(ResourceId, Identity), worker: &
         // A preparation under way holds the slot; it is over when the slot is free.
         session.discard().await?;
         let ended = session.making().end(toolbox.0, &toolbox.1).await?;
-        let released = workspace::release(&worker.app.db, &session.caller, session.lease.id()).await?;
+        let released =
+            workspace::release(&worker.app.db, &session.caller, session.lease.id()).await?;
         Ok(released && ended == Ending::Confirmed)
     }
     .await;
     cleaned.unwrap_or_else(|error| {
-        tracing::error!(error = &error as &dyn std::error::Error, "cleaning up after a turn");
+        tracing::error!(
+            error = &error as &dyn std::error::Error,
+            "cleaning up after a turn"
+        );
         false
     })
 }
@@ -314,35 +356,64 @@ fn judge(seen: &Seen, transcript_agrees: bool, cleanup_proven: bool) -> Outcome 
         return Outcome::Uncertain(because("cleanup_unconfirmed", text));
     }
     if !transcript_agrees || seen.asked == Some(Ask::Storage) {
-        return Outcome::Uncertain(because("transcript_incomplete", "Not everything of the turn could be stored."));
+        return Outcome::Uncertain(because(
+            "transcript_incomplete",
+            "Not everything of the turn could be stored.",
+        ));
     }
     let Some(settled) = &seen.settled else {
-        return Outcome::Uncertain(because("engine_lost", "The engine ended before the turn was over. It may have acted."));
+        return Outcome::Uncertain(because(
+            "engine_lost",
+            "The engine ended before the turn was over. It may have acted.",
+        ));
     };
     if let Some(ask) = seen.asked {
         let why = match ask {
             Ask::Person => because("stopped", "Stopped by a person."),
             Ask::Silence => because("model_silence", "The model sent nothing for too long."),
             Ask::Time => because("turn_time", "The turn took longer than a turn may."),
-            Ask::Process | Ask::Storage => because("server_stopping", "The server process stopped."),
+            Ask::Process | Ask::Storage => {
+                because("server_stopping", "The server process stopped.")
+            }
         };
-        return if seen.unclear { Outcome::Uncertain(why) } else { Outcome::Cancelled(why) };
+        return if seen.unclear {
+            Outcome::Uncertain(why)
+        } else {
+            Outcome::Cancelled(why)
+        };
     }
     match settled {
-        _ if seen.unclear => {
-            Outcome::Uncertain(because("outcome_unknown", "A command or a write of the turn has an unknown outcome."))
-        }
+        _ if seen.unclear => Outcome::Uncertain(because(
+            "outcome_unknown",
+            "A command or a write of the turn has an unknown outcome.",
+        )),
         runtime::Outcome::Stop | runtime::Outcome::Length => Outcome::Completed,
-        runtime::Outcome::Error { message } => Outcome::Failed(Diagnostic::new("model_failed", message)),
-        runtime::Outcome::Aborted => Outcome::Cancelled(because("aborted", "The engine ended the turn.")),
+        runtime::Outcome::Error { message } => {
+            Outcome::Failed(Diagnostic::new("model_failed", message))
+        }
+        runtime::Outcome::Aborted => {
+            Outcome::Cancelled(because("aborted", "The engine ended the turn."))
+        }
     }
 }
 
 /// Writes the end of turn and item in one transaction. A lost claim writes nothing: somebody judged first.
 pub async fn settle(worker: &Worker, claim: &Claim, turn: Option<TurnId>, outcome: Outcome) {
     let end = end_of(&outcome);
-    let args = (Settle { claim: *claim, outcome }, turn, end);
-    if let Err(error) = worker.app.db.transact(&claim.caller(), SETTLE, &args, settle_in).await {
+    let args = (
+        Settle {
+            claim: *claim,
+            outcome,
+        },
+        turn,
+        end,
+    );
+    if let Err(error) = worker
+        .app
+        .db
+        .transact(&claim.caller(), SETTLE, &args, settle_in)
+        .await
+    {
         tracing::error!(error = &error as &dyn std::error::Error, item = %claim.item, "settling an item");
     }
 }
@@ -359,9 +430,15 @@ async fn settle_in(tx: &mut TenantTx, args: &(Settle, Option<TurnId>, End)) -> R
 fn end_of(outcome: &Outcome) -> End {
     match outcome {
         Outcome::Completed => End::completed(),
-        Outcome::Failed(why) | Outcome::Unprepared(why) => End::because(EndState::Failed, &why.code, why.message.clone()),
-        Outcome::Cancelled(why) => End::because(EndState::Cancelled, &why.code, why.message.clone()),
-        Outcome::Uncertain(why) => End::because(EndState::Uncertain, &why.code, why.message.clone()),
+        Outcome::Failed(why) | Outcome::Unprepared(why) => {
+            End::because(EndState::Failed, &why.code, why.message.clone())
+        }
+        Outcome::Cancelled(why) => {
+            End::because(EndState::Cancelled, &why.code, why.message.clone())
+        }
+        Outcome::Uncertain(why) => {
+            End::because(EndState::Uncertain, &why.code, why.message.clone())
+        }
     }
 }
 
@@ -380,7 +457,10 @@ mod tests {
     #[test]
     fn nothing_is_completed_that_was_not_seen_and_proven() {
         let stop = || Some(runtime::Outcome::Stop);
-        assert_eq!(judge(&seen(stop(), None, false), true, true), Outcome::Completed);
+        assert_eq!(
+            judge(&seen(stop(), None, false), true, true),
+            Outcome::Completed
+        );
         for uncertain in [
             judge(&seen(stop(), None, false), true, false),
             judge(&seen(stop(), None, false), false, true),
@@ -390,7 +470,11 @@ mod tests {
         ] {
             assert!(matches!(uncertain, Outcome::Uncertain(_)), "{uncertain:?}");
         }
-        let stopped = judge(&seen(Some(runtime::Outcome::Aborted), Some(Ask::Person), false), true, true);
+        let stopped = judge(
+            &seen(Some(runtime::Outcome::Aborted), Some(Ask::Person), false),
+            true,
+            true,
+        );
         assert!(matches!(stopped, Outcome::Cancelled(_)));
     }
 }

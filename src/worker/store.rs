@@ -36,9 +36,13 @@ pub async fn insert_incarnation_across_homes(tx: &mut SystemTx, new: &Registrati
 /// Renews a life, if nobody has ended it.
 pub async fn renew_across_homes(tx: &mut SystemTx, id: IncarnationId) -> Result<bool> {
     let until = tx.now() + limits::INCARNATION_LEASE;
-    let done = sqlx::query!("UPDATE incarnations SET lease_until = $2 WHERE id = $1", id.uuid(), until)
-        .execute(tx.conn())
-        .await?;
+    let done = sqlx::query!(
+        "UPDATE incarnations SET lease_until = $2 WHERE id = $1",
+        id.uuid(),
+        until
+    )
+    .execute(tx.conn())
+    .await?;
     Ok(done.rows_affected() == 1)
 }
 
@@ -69,15 +73,20 @@ pub async fn suspects_across_homes(tx: &mut SystemTx, me: IncarnationId) -> Resu
 
 /// Locks a life for its end; `false` when somebody else is at it, or was.
 pub async fn lock_incarnation_across_homes(tx: &mut SystemTx, id: IncarnationId) -> Result<bool> {
-    let found = sqlx::query_scalar!("SELECT id FROM incarnations WHERE id = $1 FOR UPDATE SKIP LOCKED", id.uuid())
-        .fetch_optional(tx.conn())
-        .await?;
+    let found = sqlx::query_scalar!(
+        "SELECT id FROM incarnations WHERE id = $1 FOR UPDATE SKIP LOCKED",
+        id.uuid()
+    )
+    .fetch_optional(tx.conn())
+    .await?;
     Ok(found.is_some())
 }
 
 /// Forgets a life.
 pub async fn delete_incarnation_across_homes(tx: &mut SystemTx, id: IncarnationId) -> Result<()> {
-    sqlx::query!("DELETE FROM incarnations WHERE id = $1", id.uuid()).execute(tx.conn()).await?;
+    sqlx::query!("DELETE FROM incarnations WHERE id = $1", id.uuid())
+        .execute(tx.conn())
+        .await?;
     Ok(())
 }
 
@@ -93,7 +102,10 @@ pub async fn orphans_across_homes(tx: &mut SystemTx) -> Result<Vec<(HomeId, Inca
     )
     .fetch_all(tx.conn())
     .await?;
-    Ok(rows.into_iter().map(|row| (row.home_id.into(), row.incarnation_id.into())).collect())
+    Ok(rows
+        .into_iter()
+        .map(|row| (row.home_id.into(), row.incarnation_id.into()))
+        .collect())
 }
 
 /// Whether the lease is over: its turn ended in this generation, and no row of it is left.

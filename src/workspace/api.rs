@@ -17,7 +17,9 @@ use crate::ids::{HomeId, LeaseId};
 
 /// The routes of this module.
 pub fn router() -> OpenApiRouter<App> {
-    OpenApiRouter::new().routes(routes!(list_leases)).routes(routes!(release_lease))
+    OpenApiRouter::new()
+        .routes(routes!(list_leases))
+        .routes(routes!(release_lease))
 }
 
 /// A lease with its home.
@@ -43,7 +45,10 @@ async fn list_leases(
     ApiCaller(caller): ApiCaller,
 ) -> Result<Answer<Page<InstanceLease>>> {
     let leases = super::list_all(&app.db, &caller).await?;
-    let items = leases.into_iter().map(|(home_id, lease)| InstanceLease { home_id, lease }).collect();
+    let items = leases
+        .into_iter()
+        .map(|(home_id, lease)| InstanceLease { home_id, lease })
+        .collect();
     Ok(Answer(Page::whole(items)))
 }
 
@@ -57,7 +62,11 @@ async fn release_lease(
     Json(body): Json<Release>,
 ) -> Result<StatusCode> {
     if !body.acknowledge {
-        return Err(Error::invalid("acknowledge", "required", "Say true when you have seen the lease's evidence."));
+        return Err(Error::invalid(
+            "acknowledge",
+            "required",
+            "Say true when you have seen the lease's evidence.",
+        ));
     }
     super::acknowledge(&app.db, &caller, lease).await?;
     Ok(StatusCode::NO_CONTENT)

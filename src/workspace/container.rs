@@ -58,8 +58,13 @@ pub enum Ending {
 
 impl Making<'_> {
     /// Makes a container and starts its waiting process. `spec` comes without name and labels: they are set here.
-    pub async fn make(&self, mut spec: ContainerSpec, receipt: Option<ReceiptId>) -> Result<Made, NotMade> {
-        let unguessable = secret::random::<16>().map_err(|e| Error::internal("naming a container", e))?;
+    pub async fn make(
+        &self,
+        mut spec: ContainerSpec,
+        receipt: Option<ReceiptId>,
+    ) -> Result<Made, NotMade> {
+        let unguessable =
+            secret::random::<16>().map_err(|e| Error::internal("naming a container", e))?;
         spec.name = format!("bazilion-{}", hex::encode(unguessable));
         spec.labels = self.lease.labels();
         spec.labels.receipt = receipt;
@@ -77,7 +82,11 @@ impl Making<'_> {
         self.create_and_open(&spec, new.id).await
     }
 
-    async fn create_and_open(&self, spec: &ContainerSpec, resource: ResourceId) -> Result<Made, NotMade> {
+    async fn create_and_open(
+        &self,
+        spec: &ContainerSpec,
+        resource: ResourceId,
+    ) -> Result<Made, NotMade> {
         let mut identity = Identity {
             engine: self.engine.clone(),
             name: spec.name.clone(),
@@ -97,12 +106,18 @@ impl Making<'_> {
             Err(error) => return Err(self.give_up(resource, &identity, error.to_string()).await?),
         };
         identity.id = Some(created.id.clone());
-        if let Err(error) = super::bind(self.db, self.caller, self.lease, resource, &created.id).await {
+        if let Err(error) =
+            super::bind(self.db, self.caller, self.lease, resource, &created.id).await
+        {
             self.end(resource, &identity).await?;
             return Err(error.into());
         }
         let opened = match self.life.check() {
-            Ok(()) => self.executor.open(&created.id, spec).await.map_err(|e| e.to_string()),
+            Ok(()) => self
+                .executor
+                .open(&created.id, spec)
+                .await
+                .map_err(|e| e.to_string()),
             Err(error) => Err(error.to_string()),
         };
         match opened {
@@ -116,7 +131,12 @@ impl Making<'_> {
         }
     }
 
-    async fn give_up(&self, resource: ResourceId, identity: &Identity, reason: String) -> Result<NotMade> {
+    async fn give_up(
+        &self,
+        resource: ResourceId,
+        identity: &Identity,
+        reason: String,
+    ) -> Result<NotMade> {
         Ok(match self.end(resource, identity).await? {
             Ending::Confirmed => NotMade::Blocked(reason),
             Ending::Uncertain(why) => NotMade::Uncertain(format!("{reason} {why}")),

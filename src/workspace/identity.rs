@@ -87,16 +87,25 @@ mod tests {
     }
 
     impl Tree {
-        fn new(parents: &[prop::sample::Index], binds: &[(prop::sample::Index, prop::sample::Index)]) -> Self {
+        fn new(
+            parents: &[prop::sample::Index],
+            binds: &[(prop::sample::Index, prop::sample::Index)],
+        ) -> Self {
             let mut paths = vec![PathBuf::from("/")];
             for (n, parent) in parents.iter().enumerate() {
                 let path = parent.get(&paths).join(format!("d{n}"));
                 paths.push(path);
             }
-            let mut at: BTreeMap<PathBuf, u64> =
-                paths.iter().enumerate().map(|(n, p)| (p.clone(), n as u64)).collect();
+            let mut at: BTreeMap<PathBuf, u64> = paths
+                .iter()
+                .enumerate()
+                .map(|(n, p)| (p.clone(), n as u64))
+                .collect();
             for (n, (from, onto)) in binds.iter().enumerate() {
-                let (from, onto) = (from.get(&paths).clone(), onto.get(&paths).join(format!("m{n}")));
+                let (from, onto) = (
+                    from.get(&paths).clone(),
+                    onto.get(&paths).join(format!("m{n}")),
+                );
                 let below: Vec<_> = at
                     .iter()
                     .filter(|(p, _)| p.starts_with(&from))

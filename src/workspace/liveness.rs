@@ -3,8 +3,8 @@
 //! - The last confirmed renewal of its lease is aged by the boot-time clock, which counts sleep and cannot be set.
 //! - Asked before each engine call; a process that was away too long touches nothing more.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::clock::Clock;
@@ -48,7 +48,8 @@ impl Liveness {
 
     /// Whether this process may act.
     pub fn is_alive(&self) -> bool {
-        let age = millis(self.clock.boottime()).saturating_sub(self.renewed_ms.load(Ordering::SeqCst));
+        let age =
+            millis(self.clock.boottime()).saturating_sub(self.renewed_ms.load(Ordering::SeqCst));
         !self.lost.load(Ordering::SeqCst) && age < millis(limits::RENEWAL_AGE_MAX)
     }
 

@@ -22,12 +22,14 @@ use crate::db::{Db, Op, SystemTx, TenantTx};
 use crate::error::{Code, Error, Result};
 use crate::executor::{CleanupProof, ContainerId, EngineId, Labels};
 use crate::identity::Caller;
-use crate::ids::{AgentId, HomeId, IncarnationId, LeaseId, OperatorId, ReceiptId, ResourceId, TeamId, TurnId};
+use crate::ids::{
+    AgentId, HomeId, IncarnationId, LeaseId, OperatorId, ReceiptId, ResourceId, TeamId, TurnId,
+};
 use crate::tenant::audit::{self, Act};
 use crate::tenant::permission::{Action, require};
 
-pub use liveness::Liveness;
 pub use identity::{DirectoryId, RootIdentity};
+pub use liveness::Liveness;
 
 const ACQUIRE: Op = Op::serializable("workspace.acquire");
 const RECORD: Op = Op::locking("workspace.record");
@@ -110,7 +112,7 @@ pub struct Lease {
     pub reason: Option<String>,
     /// The record came with a restored database: it permits ending nothing.
     pub restored: bool,
-    #[serde(with = "time::serde::rfc3339")]
+    #[serde(serialize_with = "crate::clock::wire::serialize")]
     #[schema(value_type = String, format = DateTime)]
     pub acquired_at: OffsetDateTime,
     pub resources: Vec<Resource>,
@@ -197,7 +199,10 @@ async fn acquire_in(tx: &mut SystemTx, acquire: &Acquire) -> Result<LeaseHeld> {
     let mut holders = store::holders_across_homes(tx, &acquire.executor).await?;
     // What needs a person is said before what only needs patience.
     holders.sort_by_key(|holder| !holder.needs_recovery);
-    if let Some(holder) = holders.iter().find(|holder| holder.root.overlaps(&acquire.root)) {
+    if let Some(holder) = holders
+        .iter()
+        .find(|holder| holder.root.overlaps(&acquire.root))
+    {
         return Err(in_use(holder, acquire.home));
     }
     store::insert_lease_across_homes(tx, acquire).await?;
@@ -221,12 +226,20 @@ fn in_use(holder: &store::Holder, asking: HomeId) -> Error {
             "The workspace needs recovery: what ran in it is not proven to be gone.",
         )
     } else {
-        (Code::WorkspaceBusy, "Another turn owns the workspace; it is free when that turn has ended.")
+        (
+            Code::WorkspaceBusy,
+            "Another turn owns the workspace; it is free when that turn has ended.",
+        )
     };
     if holder.home != asking {
-        return Error::refused(code, format!("{what} It is in use elsewhere on this executor."));
+        return Error::refused(
+            code,
+            format!("{what} It is in use elsewhere on this executor."),
+        );
     }
-    let since = holder.acquired_at.format(&time::format_description::well_known::Rfc3339);
+    let since = holder
+        .acquired_at
+        .format(&time::format_description::well_known::Rfc3339);
     Error::refused(code, what).with(
         "holder",
         json!({
@@ -251,8 +264,15 @@ async fn record_in(tx: &mut TenantTx, args: &(&LeaseHeld, &NewContainer)) -> Res
 }
 
 /// The engine acknowledged the container. From here on it is known by its full id.
-pub async fn bind(db: &Db, caller: &Caller, lease: &LeaseHeld, id: ResourceId, container: &ContainerId) -> Result<()> {
-    db.transact(caller, BIND, &(lease, id, container), bind_in).await
+pub async fn bind(
+    db: &Db,
+    caller: &Caller,
+    lease: &LeaseHeld,
+    id: ResourceId,
+    container: &ContainerId,
+) -> Result<()> {
+    db.transact(caller, BIND, &(lease, id, container), bind_in)
+        .await
 }
 
 async fn bind_in(tx: &mut TenantTx, args: &(&LeaseHeld, ResourceId, &ContainerId)) -> Result<()> {
@@ -273,40 +293,67 @@ pub async fn mark_started_in(tx: &mut TenantTx, lease: &LeaseHeld, id: ResourceI
 }
 
 /// The container is proven gone.
-pub async fn confirm(db: &Db, caller: &Caller, lease: LeaseId, id: ResourceId, proof: CleanupProof) -> Result<()> {
+pub async fn confirm(
+    db: &Db,
+    caller: &Caller,
+    lease: LeaseId,
+    id: ResourceId,
+    proof: CleanupProof,
+) -> Result<()> {
     let args = (lease, id, proof);
-    db.transact(caller, CONFIRM, &args, async |tx: &mut TenantTx, (lease, id, proof): &(LeaseId, ResourceId, CleanupProof)| {
-        store::set_removed(tx, *lease, *id, proof).await
-    })
+    db.transact(
+        caller,
+        CONFIRM,
+        &args,
+        async |tx: &mut TenantTx, (lease, id, proof): &(LeaseId, ResourceId, CleanupProof)| {
+            store::set_removed(tx, *lease, *id, proof).await
+        },
+    )
     .await
 }
 
 /// The container was never made: the engine refused its creation outright.
 pub async fn never_made(db: &Db, caller: &Caller, lease: LeaseId, id: ResourceId) -> Result<()> {
-    db.transact(caller, CONFIRM, &(lease, id), async |tx: &mut TenantTx, (lease, id): &(LeaseId, ResourceId)| {
-        store::set_never_made(tx, *lease, *id).await
-    })
+    db.transact(
+        caller,
+        CONFIRM,
+        &(lease, id),
+        async |tx: &mut TenantTx, (lease, id): &(LeaseId, ResourceId)| {
+            store::set_never_made(tx, *lease, *id).await
+        },
+    )
     .await
 }
 
 /// Ends the lease when every resource is proven gone, and says whether it did. Otherwise it stays, as `recovery`.
 /// A lease that is gone already is not an error: nobody else's lease is touched.
 pub async fn release(db: &Db, caller: &Caller, lease: LeaseId) -> Result<bool> {
-    db.transact(caller, RELEASE, &lease, async |tx: &mut TenantTx, lease: &LeaseId| {
-        let left = store::count_unproven(tx, *lease).await?;
-        if left == 0 {
-            store::delete_lease(tx, *lease).await?;
-            return Ok(true);
-        }
-        store::set_recovery(tx, *lease, &format!("{left} resource(s) are not proven to be gone.")).await?;
-        Ok(false)
-    })
+    db.transact(
+        caller,
+        RELEASE,
+        &lease,
+        async |tx: &mut TenantTx, lease: &LeaseId| {
+            let left = store::count_unproven(tx, *lease).await?;
+            if left == 0 {
+                store::delete_lease(tx, *lease).await?;
+                return Ok(true);
+            }
+            store::set_recovery(
+                tx,
+                *lease,
+                &format!("{left} resource(s) are not proven to be gone."),
+            )
+            .await?;
+            Ok(false)
+        },
+    )
     .await
 }
 
 /// Blocks the workspace until recovery proves itself, or an instance admin releases it.
 pub async fn block(db: &Db, caller: &Caller, lease: LeaseId, reason: &str) -> Result<()> {
-    db.transact(caller, BLOCK, &(lease, reason.to_owned()), block_in).await
+    db.transact(caller, BLOCK, &(lease, reason.to_owned()), block_in)
+        .await
 }
 
 async fn block_in(tx: &mut TenantTx, (lease, reason): &(LeaseId, String)) -> Result<()> {
@@ -331,11 +378,20 @@ pub async fn state_in(tx: &mut TenantTx, team: TeamId) -> Result<&'static str> {
 /// Every lease of the instance, for whoever runs it.
 pub async fn list_all(db: &Db, caller: &Caller) -> Result<Vec<(HomeId, Lease)>> {
     require(caller, Action::RunInstance)?;
-    let leases = db.system(LIST, &(), async |tx: &mut SystemTx, (): &()| store::leases_across_homes(tx).await).await?;
+    let leases = db
+        .system(LIST, &(), async |tx: &mut SystemTx, (): &()| {
+            store::leases_across_homes(tx).await
+        })
+        .await?;
     let mut all = Vec::with_capacity(leases.len());
     for (home, id) in leases {
         let inside = SystemTx::enter(home);
-        let found = db.transact(&inside, LIST, &id, async |tx: &mut TenantTx, id: &LeaseId| store::find(tx, *id).await);
+        let found = db.transact(
+            &inside,
+            LIST,
+            &id,
+            async |tx: &mut TenantTx, id: &LeaseId| store::find(tx, *id).await,
+        );
         // A lease that ended meanwhile is no finding.
         match found.await {
             Ok(lease) => all.push((home, lease)),
@@ -351,10 +407,18 @@ pub async fn list_all(db: &Db, caller: &Caller) -> Result<Vec<(HomeId, Lease)>> 
 pub async fn acknowledge(db: &Db, caller: &Caller, lease: LeaseId) -> Result<()> {
     require(caller, Action::RunInstance)?;
     let home = db
-        .system(LIST, &lease, async |tx: &mut SystemTx, lease: &LeaseId| store::home_across_homes(tx, *lease).await)
+        .system(LIST, &lease, async |tx: &mut SystemTx, lease: &LeaseId| {
+            store::home_across_homes(tx, *lease).await
+        })
         .await?;
     let inside = SystemTx::enter(home);
-    db.transact(&inside, ACKNOWLEDGE, &(lease, caller.operator()), acknowledge_in).await
+    db.transact(
+        &inside,
+        ACKNOWLEDGE,
+        &(lease, caller.operator()),
+        acknowledge_in,
+    )
+    .await
 }
 
 async fn acknowledge_in(tx: &mut TenantTx, args: &(LeaseId, Option<OperatorId>)) -> Result<()> {
@@ -368,6 +432,13 @@ async fn acknowledge_in(tx: &mut TenantTx, args: &(LeaseId, Option<OperatorId>))
     }
     store::delete_acknowledged(tx, id).await?;
     let mut act = Act::ok("workspace.release", id);
-    act.detail = json!({"reason": lease.reason, "resources": lease.resources, "operatorId": operator});
+    act.detail =
+        json!({"reason": lease.reason, "resources": lease.resources, "operatorId": operator});
     audit::record(tx, &act).await
+}
+
+/// The database was restored: every lease in it is blocked until an instance admin releases it by hand.
+pub async fn restored_across_homes(tx: &mut SystemTx) -> Result<()> {
+    let reason = "The database was restored; what its record names may belong to the original.";
+    store::restore_leases_across_homes(tx, reason).await
 }

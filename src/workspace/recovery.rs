@@ -45,39 +45,69 @@ pub enum Judgement {
 /// Judges a host process. `cgroup_empty` is what this machine sees of the recorded cgroup, if there was one.
 pub fn judge(process: &HostProcess, here: &Machine, cgroup_empty: Option<bool>) -> Judgement {
     if process.machine.node_id != here.node_id || process.machine.machine_id != here.machine_id {
-        return Judgement::Unknown("It was started on another machine; only that one can judge it.");
+        return Judgement::Unknown(
+            "It was started on another machine; only that one can judge it.",
+        );
     }
     if process.machine.boot_id != here.boot_id {
         return Judgement::Gone;
     }
     match (&process.cgroup, cgroup_empty) {
         (Some(_), Some(true)) => Judgement::Gone,
-        (Some(_), _) => Judgement::Unknown("Its control group still has processes, or cannot be read."),
-        (None, _) => Judgement::Unknown("It had no control group: a missing process id proves nothing."),
+        (Some(_), _) => {
+            Judgement::Unknown("Its control group still has processes, or cannot be read.")
+        }
+        (None, _) => {
+            Judgement::Unknown("It had no control group: a missing process id proves nothing.")
+        }
     }
 }
 
 /// Leases whose owner is gone, or whose cleanup was not proven, and which this generation may judge.
 pub async fn lost(db: &Db, generation: i64) -> Result<Vec<(HomeId, LeaseId)>> {
-    db.system(FIND, &generation, async |tx: &mut SystemTx, generation: &i64| store::lost_across_homes(tx, *generation).await)
-        .await
+    db.system(
+        FIND,
+        &generation,
+        async |tx: &mut SystemTx, generation: &i64| store::lost_across_homes(tx, *generation).await,
+    )
+    .await
 }
 
 /// Moves one lost lease on: everything recorded is looked up, removed and confirmed; then the lease is released. What
 /// cannot be proven keeps it, with the reason. Says whether it is free.
-pub async fn recover(db: &Db, executor: &dyn Executor, here: &Machine, home: HomeId, id: LeaseId) -> Result<bool> {
+pub async fn recover(
+    db: &Db,
+    executor: &dyn Executor,
+    here: &Machine,
+    home: HomeId,
+    id: LeaseId,
+) -> Result<bool> {
     let inside = SystemTx::enter(home);
     let lease = db
-        .transact(&inside, LOOK, &id, async |tx: &mut TenantTx, id: &LeaseId| {
-            store::set_recovery(tx, *id, "Its owner is gone; what it started is being looked for.").await?;
-            store::find(tx, *id).await
-        })
+        .transact(
+            &inside,
+            LOOK,
+            &id,
+            async |tx: &mut TenantTx, id: &LeaseId| {
+                store::set_recovery(
+                    tx,
+                    *id,
+                    "Its owner is gone; what it started is being looked for.",
+                )
+                .await?;
+                store::find(tx, *id).await
+            },
+        )
         .await?;
     if lease.restored {
         return Ok(false);
     }
     let mut reasons = Vec::new();
-    for resource in lease.resources.iter().filter(|r| r.state != ResourceState::Removed) {
+    for resource in lease
+        .resources
+        .iter()
+        .filter(|r| r.state != ResourceState::Removed)
+    {
         if let Err(reason) = end(db, executor, here, &inside, &lease, resource).await? {
             reasons.push(format!("{}: {reason}", resource.name));
         }
@@ -86,9 +116,14 @@ pub async fn recover(db: &Db, executor: &dyn Executor, here: &Machine, home: Hom
         return release(db, &inside, id).await;
     }
     let reason: String = reasons.join(" ").chars().take(500).collect();
-    db.transact(&inside, BLOCK, &(id, reason), async |tx: &mut TenantTx, (id, reason): &(LeaseId, String)| {
-        store::set_recovery(tx, *id, reason).await
-    })
+    db.transact(
+        &inside,
+        BLOCK,
+        &(id, reason),
+        async |tx: &mut TenantTx, (id, reason): &(LeaseId, String)| {
+            store::set_recovery(tx, *id, reason).await
+        },
+    )
     .await?;
     Ok(false)
 }
@@ -109,7 +144,9 @@ async fn end(
         return Ok(Err("Its record names no engine or no full id.".into()));
     };
     match executor.remove(&identity).await {
-        Ok(proof) => confirm(db, inside, lease.id, resource.id, proof).await.map(Ok),
+        Ok(proof) => confirm(db, inside, lease.id, resource.id, proof)
+            .await
+            .map(Ok),
         Err(uncertain) => Ok(Err(uncertain.reason)),
     }
 }
@@ -122,18 +159,24 @@ async fn end_process(
     resource: &Resource,
 ) -> Result<Result<(), String>> {
     let Some(process) = &resource.process else {
-        return Ok(Err("Its record does not say which machine it ran on.".into()));
+        return Ok(Err(
+            "Its record does not say which machine it ran on.".into()
+        ));
     };
     let empty = process.cgroup.as_deref().map(cgroup_is_empty);
     match judge(process, here, empty) {
         Judgement::Unknown(reason) => Ok(Err(reason.into())),
-        Judgement::Gone => super::never_made(db, inside, lease.id, resource.id).await.map(Ok),
+        Judgement::Gone => super::never_made(db, inside, lease.id, resource.id)
+            .await
+            .map(Ok),
     }
 }
 
 /// A cgroup that was removed is empty too: the kernel removes none with processes in it.
 fn cgroup_is_empty(path: &str) -> bool {
-    let events = std::path::Path::new("/sys/fs/cgroup").join(path.trim_start_matches('/')).join("cgroup.events");
+    let events = std::path::Path::new("/sys/fs/cgroup")
+        .join(path.trim_start_matches('/'))
+        .join("cgroup.events");
     match std::fs::read_to_string(events) {
         Ok(text) => text.lines().any(|line| line == "populated 0"),
         Err(error) => error.kind() == std::io::ErrorKind::NotFound,
@@ -176,8 +219,14 @@ mod tests {
             cgroup: None,
         };
         assert_eq!(judge(&process, &machine(1, "new"), None), Judgement::Gone);
-        assert!(matches!(judge(&process, &machine(1, "old"), None), Judgement::Unknown(_)));
-        assert!(matches!(judge(&process, &machine(2, "new"), None), Judgement::Unknown(_)));
+        assert!(matches!(
+            judge(&process, &machine(1, "old"), None),
+            Judgement::Unknown(_)
+        ));
+        assert!(matches!(
+            judge(&process, &machine(2, "new"), None),
+            Judgement::Unknown(_)
+        ));
     }
 
     #[test]
@@ -187,9 +236,15 @@ mod tests {
             pid: None,
             cgroup: Some("/bazilion/x".into()),
         };
-        assert_eq!(judge(&process, &machine(1, "b"), Some(true)), Judgement::Gone);
+        assert_eq!(
+            judge(&process, &machine(1, "b"), Some(true)),
+            Judgement::Gone
+        );
         for seen in [Some(false), None] {
-            assert!(matches!(judge(&process, &machine(1, "b"), seen), Judgement::Unknown(_)));
+            assert!(matches!(
+                judge(&process, &machine(1, "b"), seen),
+                Judgement::Unknown(_)
+            ));
         }
     }
 }

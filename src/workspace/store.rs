@@ -4,7 +4,10 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::recovery::{HostProcess, Machine};
-use super::{Acquire, DirectoryId, Lease, LeaseHeld, NewContainer, Resource, ResourceKind, ResourceState, RootIdentity, State};
+use super::{
+    Acquire, DirectoryId, Lease, LeaseHeld, NewContainer, Resource, ResourceKind, ResourceState,
+    RootIdentity, State,
+};
 use crate::db::constraint::expect_one;
 use crate::db::{SystemTx, TenantTx};
 use crate::error::{Code, Error, Result};
@@ -85,8 +88,18 @@ fn directory(device: i64, inode: i64) -> DirectoryId {
 /// Inserts an active lease. The caller holds the executor's lock and has looked for overlaps.
 pub async fn insert_lease_across_homes(tx: &mut SystemTx, lease: &Acquire) -> Result<()> {
     let now = tx.now();
-    let devices: Vec<i64> = lease.root.ancestors.iter().map(|a| a.device.cast_signed()).collect();
-    let inodes: Vec<i64> = lease.root.ancestors.iter().map(|a| a.inode.cast_signed()).collect();
+    let devices: Vec<i64> = lease
+        .root
+        .ancestors
+        .iter()
+        .map(|a| a.device.cast_signed())
+        .collect();
+    let inodes: Vec<i64> = lease
+        .root
+        .ancestors
+        .iter()
+        .map(|a| a.inode.cast_signed())
+        .collect();
     let root = lease.root.path.to_string_lossy();
     sqlx::query!(
         "INSERT INTO workspace_leases
@@ -119,19 +132,28 @@ pub async fn leases_across_homes(tx: &mut SystemTx) -> Result<Vec<(HomeId, Lease
     let rows = sqlx::query!("SELECT home_id, id FROM workspace_leases ORDER BY acquired_at")
         .fetch_all(tx.conn())
         .await?;
-    Ok(rows.into_iter().map(|row| (row.home_id.into(), row.id.into())).collect())
+    Ok(rows
+        .into_iter()
+        .map(|row| (row.home_id.into(), row.id.into()))
+        .collect())
 }
 
 /// The home of a lease.
 pub async fn home_across_homes(tx: &mut SystemTx, lease: LeaseId) -> Result<HomeId> {
-    let home = sqlx::query_scalar!("SELECT home_id FROM workspace_leases WHERE id = $1", lease.uuid())
-        .fetch_optional(tx.conn())
-        .await?;
+    let home = sqlx::query_scalar!(
+        "SELECT home_id FROM workspace_leases WHERE id = $1",
+        lease.uuid()
+    )
+    .fetch_optional(tx.conn())
+    .await?;
     home.map(HomeId::from).ok_or_else(Error::not_found)
 }
 
 /// Leases in recovery, or of an owner whose incarnation was judged ended; of this generation, and not restored.
-pub async fn lost_across_homes(tx: &mut SystemTx, generation: i64) -> Result<Vec<(HomeId, LeaseId)>> {
+pub async fn lost_across_homes(
+    tx: &mut SystemTx,
+    generation: i64,
+) -> Result<Vec<(HomeId, LeaseId)>> {
     let rows = sqlx::query!(
         "SELECT l.home_id, l.id FROM workspace_leases l
          WHERE l.generation = $1 AND NOT l.restored
@@ -141,7 +163,10 @@ pub async fn lost_across_homes(tx: &mut SystemTx, generation: i64) -> Result<Vec
     )
     .fetch_all(tx.conn())
     .await?;
-    Ok(rows.into_iter().map(|row| (row.home_id.into(), row.id.into())).collect())
+    Ok(rows
+        .into_iter()
+        .map(|row| (row.home_id.into(), row.id.into()))
+        .collect())
 }
 
 /// Locks the lease and demands that it still is this turn's, and active.
@@ -167,7 +192,11 @@ pub async fn lock_active(tx: &mut TenantTx, lease: &LeaseHeld) -> Result<()> {
 }
 
 /// Records a container under its unguessable name.
-pub async fn insert_container(tx: &mut TenantTx, lease: &LeaseHeld, new: &NewContainer) -> Result<()> {
+pub async fn insert_container(
+    tx: &mut TenantTx,
+    lease: &LeaseHeld,
+    new: &NewContainer,
+) -> Result<()> {
     let (home, now) = (tx.home(), tx.now());
     sqlx::query!(
         "INSERT INTO lease_resources (home_id, id, lease_id, kind, name, engine_id, receipt_id, state, recorded_at)
@@ -187,7 +216,12 @@ pub async fn insert_container(tx: &mut TenantTx, lease: &LeaseHeld, new: &NewCon
 }
 
 /// The engine acknowledged the container.
-pub async fn set_created(tx: &mut TenantTx, lease: LeaseId, id: ResourceId, container: &ContainerId) -> Result<()> {
+pub async fn set_created(
+    tx: &mut TenantTx,
+    lease: LeaseId,
+    id: ResourceId,
+    container: &ContainerId,
+) -> Result<()> {
     let done = sqlx::query!(
         "UPDATE lease_resources SET state = 'created', container_id = $4
          WHERE home_id = $1 AND lease_id = $2 AND id = $3 AND state = 'recorded'",
@@ -216,7 +250,12 @@ pub async fn set_started(tx: &mut TenantTx, lease: LeaseId, id: ResourceId) -> R
 }
 
 /// The proof must speak of the recorded engine, and of the recorded container where one was acknowledged.
-pub async fn set_removed(tx: &mut TenantTx, lease: LeaseId, id: ResourceId, proof: &CleanupProof) -> Result<()> {
+pub async fn set_removed(
+    tx: &mut TenantTx,
+    lease: LeaseId,
+    id: ResourceId,
+    proof: &CleanupProof,
+) -> Result<()> {
     let (home, now) = (tx.home(), tx.now());
     let done = sqlx::query!(
         "UPDATE lease_resources SET state = 'removed', removed_at = $6, container_id = $5
@@ -299,9 +338,13 @@ pub async fn delete_lease(tx: &mut TenantTx, lease: LeaseId) -> Result<()> {
     )
     .execute(tx.conn())
     .await?;
-    sqlx::query!("DELETE FROM workspace_leases WHERE home_id = $1 AND id = $2", home.uuid(), lease.uuid())
-        .execute(tx.conn())
-        .await?;
+    sqlx::query!(
+        "DELETE FROM workspace_leases WHERE home_id = $1 AND id = $2",
+        home.uuid(),
+        lease.uuid()
+    )
+    .execute(tx.conn())
+    .await?;
     Ok(())
 }
 
@@ -486,4 +529,19 @@ async fn resources(tx: &mut TenantTx, lease: LeaseId) -> Result<Vec<Resource>> {
     .fetch_all(tx.conn())
     .await?;
     rows.into_iter().map(Resource::try_from).collect()
+}
+
+/// After a restore every lease is blocked: its record permits ending nothing.
+pub async fn restore_leases_across_homes(tx: &mut SystemTx, reason: &str) -> Result<()> {
+    let now = tx.now();
+    sqlx::query!(
+        "UPDATE workspace_leases SET state = 'recovery', restored = true, reason = COALESCE(reason, $1),
+                recovery_at = COALESCE(recovery_at, $2)
+         WHERE NOT restored",
+        reason,
+        now,
+    )
+    .execute(tx.conn())
+    .await?;
+    Ok(())
 }

@@ -38,6 +38,7 @@ const TIERS: &[&[&str]] = &[
     &[
         "routes",
         "server",
+        "web",
         "worker",
         "cli",
         "up",

@@ -4,8 +4,8 @@ use bazilion::auth::{store as accounts, token};
 use bazilion::db::{Db, Op, SystemTx, TenantTx};
 use bazilion::error::Code;
 use bazilion::identity::Role;
-use bazilion::instance::ways_in::{self, Mint};
 use bazilion::instance::home;
+use bazilion::instance::ways_in::{self, Mint};
 use bazilion::secret::MasterKey;
 use bazilion::team;
 
@@ -78,12 +78,15 @@ async fn two_homes_do_not_see_each_other() {
 }
 
 fn of(slug: &str, role: Role) -> Mint {
-    Mint::Home { slug: slug.into(), role }
+    Mint::Home {
+        slug: slug.into(),
+        role,
+    }
 }
 
 async fn fresh_link(db: &Db, email: &str) -> secrecy::SecretString {
     let path = ways_in::sign_in_link(db, email).await.unwrap();
-    secrecy::SecretString::from(path.rsplit('=').next().unwrap().to_owned())
+    secrecy::SecretString::from(path.rsplit('/').next().unwrap().to_owned())
 }
 
 #[tokio::test]
@@ -101,7 +104,9 @@ async fn a_machine_token_is_of_one_home_and_one_role() {
             vec!["read"],
         ),
         (
-            ways_in::token(&db, &of("first", Role::Owner)).await.unwrap(),
+            ways_in::token(&db, &of("first", Role::Owner))
+                .await
+                .unwrap(),
             Role::Owner,
             true,
             vec!["read", "write", "approvals", "admin"],

@@ -2,6 +2,7 @@
 //! for what cannot be here, and those speak the real protocol over loopback.
 
 mod architecture;
+mod bench;
 mod cli;
 mod coding;
 mod database;
@@ -14,5 +15,7 @@ mod queue;
 mod repo;
 mod restored;
 mod support;
-mod workspace;
 mod up;
+mod web;
+mod wire;
+mod workspace;

@@ -55,15 +55,6 @@ pub async fn stopped_across_homes(tx: &mut SystemTx, owner: IncarnationId) -> Re
     Ok(fences)
 }
 
-/// When the earliest waiting head can be claimed.
-pub async fn next_ready_across_homes(tx: &mut SystemTx) -> Result<Option<OffsetDateTime>> {
-    let at =
-        sqlx::query_scalar!("SELECT min(ready_at) FROM agent_queues WHERE ready_at IS NOT NULL")
-            .fetch_one(tx.conn())
-            .await?;
-    Ok(at)
-}
-
 /// The highest fencing number that any claim of this database was committed with.
 pub async fn highest_fence_across_homes(tx: &mut SystemTx) -> Result<i64> {
     let fence =

@@ -15,7 +15,7 @@ use std::time::Instant;
 use rustix::fs::{Dir, FileType, Mode, Timespec, Timestamps};
 use rustix::io::Errno;
 
-use super::super::paths::{DIRECTORY, Seen, open_regular, see};
+use super::super::paths::{DIRECTORY, Seen, open_regular, private_name, see};
 use super::super::report::{Issue, IssueCode};
 use super::{config, timeout, unreadable};
 use crate::limits::{GIT_CONFIG_MAX, GIT_COPY_ENTRIES_MAX, GIT_COPY_MAX, REPO_DEPTH_MAX};
@@ -47,7 +47,7 @@ impl PrivateCopy {
         let ours = config::ours(&theirs, &format!("/proc/self/fd/{}", top.as_raw_fd()))?;
 
         let path =
-            std::env::temp_dir().join(format!("bazilion-git-{}", uuid::Uuid::now_v7().simple()));
+            std::env::temp_dir().join(private_name("bazilion-git-").map_err(|_| unreadable())?);
         fs::DirBuilder::new()
             .mode(0o700)
             .create(&path)

@@ -211,7 +211,16 @@ pub async fn is_busy(tx: &mut TenantTx, id: AgentId) -> Result<Busy> {
     )
     .fetch_optional(tx.conn())
     .await?;
-    Ok(row.map_or(Busy { open_items: 0, turn: false }, |row| Busy { open_items: row.open_items, turn: row.turn }))
+    Ok(row.map_or(
+        Busy {
+            open_items: 0,
+            turn: false,
+        },
+        |row| Busy {
+            open_items: row.open_items,
+            turn: row.turn,
+        },
+    ))
 }
 
 /// An Agent's queue and turn, in one look.
@@ -238,7 +247,7 @@ pub struct QueueSummary {
 pub struct TurnSummary {
     pub id: crate::ids::TurnId,
     pub item_id: Option<crate::ids::ItemId>,
-    #[serde(with = "time::serde::rfc3339")]
+    #[serde(serialize_with = "crate::clock::wire::serialize")]
     #[schema(value_type = String, format = DateTime)]
     pub started_at: time::OffsetDateTime,
 }
@@ -262,10 +271,13 @@ pub async fn activity(tx: &mut TenantTx, id: AgentId) -> Result<Activity> {
             paused: row.paused,
             control_revision: row.control_revision,
         },
-        turn: row.turn_id.zip(row.started_at).map(|(turn, started_at)| TurnSummary {
-            id: turn.into(),
-            item_id: row.item_id.map(Into::into),
-            started_at,
-        }),
+        turn: row
+            .turn_id
+            .zip(row.started_at)
+            .map(|(turn, started_at)| TurnSummary {
+                id: turn.into(),
+                item_id: row.item_id.map(Into::into),
+                started_at,
+            }),
     })
 }

@@ -31,7 +31,12 @@ impl From<Row> for Conversation {
 }
 
 /// Inserts the Agent's next conversation. The caller holds the Agent's lane.
-pub async fn insert(tx: &mut TenantTx, agent: AgentId, id: &ConversationId, title: Option<&str>) -> Result<()> {
+pub async fn insert(
+    tx: &mut TenantTx,
+    agent: AgentId,
+    id: &ConversationId,
+    title: Option<&str>,
+) -> Result<()> {
     let (home, now) = (tx.home(), tx.now());
     sqlx::query!(
         "INSERT INTO conversations (home_id, id, agent_id, number, title, created_at)
@@ -115,7 +120,10 @@ pub async fn rename(
 }
 
 /// What an earlier request of this id made, and its digest.
-pub async fn find_request(tx: &mut TenantTx, id: RequestId) -> Result<Option<(ConversationId, [u8; 32])>> {
+pub async fn find_request(
+    tx: &mut TenantTx,
+    id: RequestId,
+) -> Result<Option<(ConversationId, [u8; 32])>> {
     let row = sqlx::query!(
         "SELECT conversation_id, digest FROM conversation_requests WHERE home_id = $1 AND request_id = $2",
         tx.home().uuid(),

@@ -172,7 +172,8 @@ pub async fn add_command_call(tx: &mut TenantTx, id: TurnId, call: &str) -> Resu
 
 /// Adds tokens to a turn's count.
 pub async fn add_tokens(tx: &mut TenantTx, id: TurnId, usage: &Usage) -> Result<()> {
-    let input = i64::try_from(usage.input + usage.cache_read + usage.cache_write).unwrap_or(i64::MAX);
+    let input =
+        i64::try_from(usage.input + usage.cache_read + usage.cache_write).unwrap_or(i64::MAX);
     let output = i64::try_from(usage.output).unwrap_or(i64::MAX);
     sqlx::query!(
         "UPDATE turns SET input_tokens = input_tokens + $3, output_tokens = output_tokens + $4

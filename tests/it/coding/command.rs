@@ -12,7 +12,13 @@ use crate::support::docker::{Sandbox, docker};
 use crate::support::turn::{Turn, arranged, count};
 
 fn containers(sandbox: &Sandbox) -> String {
-    docker(&["ps", "--all", "--quiet", "--filter", &format!("label=bazilion.instance={}", sandbox.instance)])
+    docker(&[
+        "ps",
+        "--all",
+        "--quiet",
+        "--filter",
+        &format!("label=bazilion.instance={}", sandbox.instance),
+    ])
 }
 
 #[tokio::test]
@@ -22,15 +28,27 @@ async fn a_command_leaves_a_receipt_and_after_the_turn_nothing_else() {
     let turn = Turn::start(&db, &home, incarnation, &sandbox).await;
 
     let passed = turn.run("echo hello; touch made").await;
-    assert_eq!((passed.state, passed.exit_code), (State::Succeeded, Some(0)));
-    assert_eq!((passed.output.tail.as_str(), passed.cleanup), ("hello\n", Cleanup::Confirmed));
+    assert_eq!(
+        (passed.state, passed.exit_code),
+        (State::Succeeded, Some(0))
+    );
+    assert_eq!(
+        (passed.output.tail.as_str(), passed.cleanup),
+        ("hello\n", Cleanup::Confirmed)
+    );
     let failed = turn.run("echo wrong >&2; exit 3").await;
     assert_eq!((failed.state, failed.exit_code), (State::Failed, Some(3)));
     assert!(sandbox.workspace.join("made").exists());
 
     assert!(turn.end().await, "w017: the lease is released");
-    assert_eq!(count(&test, "SELECT count(*) FROM workspace_leases").await, 0);
-    assert_eq!(count(&test, "SELECT count(*) FROM lease_resources").await, 0);
+    assert_eq!(
+        count(&test, "SELECT count(*) FROM workspace_leases").await,
+        0
+    );
+    assert_eq!(
+        count(&test, "SELECT count(*) FROM lease_resources").await,
+        0
+    );
     assert_eq!(containers(&sandbox), "");
 }
 
@@ -42,9 +60,15 @@ async fn c007_cancelled_before_its_start_no_container_is_made() {
     let cancelled = CancellationToken::new();
     cancelled.cancel();
     let receipt = turn.run_within("touch made", 10, &cancelled).await;
-    assert_eq!((receipt.state, receipt.cleanup), (State::Cancelled, Cleanup::Confirmed));
+    assert_eq!(
+        (receipt.state, receipt.cleanup),
+        (State::Cancelled, Cleanup::Confirmed)
+    );
     assert!(!sandbox.workspace.join("made").exists());
-    assert_eq!(count(&test, "SELECT count(*) FROM lease_resources").await, 0);
+    assert_eq!(
+        count(&test, "SELECT count(*) FROM lease_resources").await,
+        0
+    );
 }
 
 #[tokio::test]
@@ -53,9 +77,14 @@ async fn d48_d55_the_time_limit_ends_every_process_and_the_next_command_works() 
     let sandbox = Sandbox::new().await;
     let turn = Turn::start(&db, &home, incarnation, &sandbox).await;
     let began = Instant::now();
-    let receipt = turn.run_within("setsid sleep 600 & sleep 600", 2, &CancellationToken::new()).await;
+    let receipt = turn
+        .run_within("setsid sleep 600 & sleep 600", 2, &CancellationToken::new())
+        .await;
     assert!(began.elapsed() >= Duration::from_secs(2) && began.elapsed() < Duration::from_secs(7));
-    assert_eq!((receipt.state, receipt.cleanup), (State::TimedOut, Cleanup::Confirmed));
+    assert_eq!(
+        (receipt.state, receipt.cleanup),
+        (State::TimedOut, Cleanup::Confirmed)
+    );
     let next = turn.run("echo ok").await;
     assert_eq!(next.state, State::Succeeded);
     assert!(turn.end().await);
@@ -71,7 +100,10 @@ async fn d46_cancelling_ends_a_running_command_with_its_container() {
     let mut live = turn.session.live.subscribe();
     let running = tokio::spawn({
         let (turn, cancelled) = (turn.clone(), cancelled.clone());
-        async move { turn.run_within("echo begun; sleep 300", 300, &cancelled).await }
+        async move {
+            turn.run_within("echo begun; sleep 300", 300, &cancelled)
+                .await
+        }
     });
     // The tail is shown while the command runs.
     while !live.recv().await.unwrap().output.tail.contains("begun") {}
@@ -79,7 +111,10 @@ async fn d46_cancelling_ends_a_running_command_with_its_container() {
     cancelled.cancel();
     let receipt = running.await.unwrap();
     assert!(began.elapsed() < Duration::from_secs(10));
-    assert_eq!((receipt.state, receipt.cleanup), (State::Cancelled, Cleanup::Confirmed));
+    assert_eq!(
+        (receipt.state, receipt.cleanup),
+        (State::Cancelled, Cleanup::Confirmed)
+    );
     assert_eq!(receipt.output.tail, "begun\n");
     assert!(turn.end().await);
 }
@@ -93,10 +128,16 @@ async fn c009_a_second_command_is_refused_while_one_runs() {
     let mut live = turn.session.live.subscribe();
     let first = tokio::spawn({
         let (turn, cancelled) = (turn.clone(), cancelled.clone());
-        async move { turn.run_within("echo begun; sleep 60", 60, &cancelled).await }
+        async move {
+            turn.run_within("echo begun; sleep 60", 60, &cancelled)
+                .await
+        }
     });
     while !live.recv().await.unwrap().output.tail.contains("begun") {}
-    let refused = turn.call("other", "echo no", 5, &CancellationToken::new()).await.unwrap_err();
+    let refused = turn
+        .call("other", "echo no", 5, &CancellationToken::new())
+        .await
+        .unwrap_err();
     assert_eq!(refused.code(), Code::AgentBusy);
     cancelled.cancel();
     first.await.unwrap();
@@ -116,8 +157,17 @@ async fn a_repeated_call_never_runs_again() {
         panic!("it ran again");
     };
     assert_eq!(first.id, again.id);
-    assert_eq!(turn.call("same", "echo y", 10, &go).await.unwrap_err().code(), Code::RequestConflict);
-    assert_eq!(std::fs::read_to_string(sandbox.workspace.join("log")).unwrap(), "x\n");
+    assert_eq!(
+        turn.call("same", "echo y", 10, &go)
+            .await
+            .unwrap_err()
+            .code(),
+        Code::RequestConflict
+    );
+    assert_eq!(
+        std::fs::read_to_string(sandbox.workspace.join("log")).unwrap(),
+        "x\n"
+    );
     assert!(turn.end().await);
 }
 
@@ -131,7 +181,10 @@ async fn c011_the_65th_command_of_a_turn_is_refused() {
         .await
         .unwrap();
     assert_eq!(turn.run("true").await.state, State::Succeeded);
-    let refused = turn.call("late", "true", 5, &CancellationToken::new()).await.unwrap_err();
+    let refused = turn
+        .call("late", "true", 5, &CancellationToken::new())
+        .await
+        .unwrap_err();
     assert_eq!(refused.code(), Code::RateLimited);
     assert!(turn.end().await);
 }
@@ -140,11 +193,24 @@ async fn c011_the_65th_command_of_a_turn_is_refused() {
 async fn secrets_are_refused_in_the_text_and_redacted_in_the_output() {
     let (test, db, home, incarnation) = arranged().await;
     let sandbox = Sandbox::new().await;
-    let turn =
-        Turn::start_with(&db, &home, incarnation, &sandbox, &["sk-very-secret"], Config::default()).await;
-    let refused = turn.call("a", "echo sk-very-secret", 5, &CancellationToken::new()).await.unwrap_err();
+    let turn = Turn::start_with(
+        &db,
+        &home,
+        incarnation,
+        &sandbox,
+        &["sk-very-secret"],
+        Config::default(),
+    )
+    .await;
+    let refused = turn
+        .call("a", "echo sk-very-secret", 5, &CancellationToken::new())
+        .await
+        .unwrap_err();
     assert_eq!(refused.code(), Code::InvalidInput);
-    assert_eq!(count(&test, "SELECT count(*) FROM coding_receipts").await, 0);
+    assert_eq!(
+        count(&test, "SELECT count(*) FROM coding_receipts").await,
+        0
+    );
     let receipt = turn.run("printf sk-very; printf -- '-sec'; echo ret").await;
     assert_eq!(receipt.output.tail, "[redacted]\n");
     assert!(turn.end().await);
@@ -155,12 +221,17 @@ async fn c039_inside_are_the_saved_values_and_the_working_directory() {
     let (_test, db, home, incarnation) = arranged().await;
     let sandbox = Sandbox::new().await;
     let defaults = Config {
-        env: [("CI", "true"), ("NO_COLOR", "1"), ("TZ", "Europe/Vienna")].map(|(k, v)| (k.into(), v.into())).into(),
+        env: [("CI", "true"), ("NO_COLOR", "1"), ("TZ", "Europe/Vienna")]
+            .map(|(k, v)| (k.into(), v.into()))
+            .into(),
         ..Config::default()
     };
     let turn = Turn::start_with(&db, &home, incarnation, &sandbox, &[], defaults).await;
     let receipt = turn.run("pwd; echo $CI $NO_COLOR $TZ $HOME").await;
-    assert_eq!(receipt.output.tail, "/workspace\ntrue 1 Europe/Vienna /tmp\n");
+    assert_eq!(
+        receipt.output.tail,
+        "/workspace\ntrue 1 Europe/Vienna /tmp\n"
+    );
     assert!(turn.end().await);
 }
 
@@ -179,10 +250,16 @@ async fn a_missing_tool_is_named_and_a_missing_image_blocks() {
 async fn with_shell_approval_a_risky_command_is_blocked_because_nobody_can_be_asked() {
     let (test, db, home, incarnation) = arranged().await;
     let sandbox = Sandbox::new().await;
-    sqlx::query("UPDATE homes SET shell_approval = 'dangerous'").execute(&mut test.superuser().await).await.unwrap();
+    sqlx::query("UPDATE homes SET shell_approval = 'dangerous'")
+        .execute(&mut test.superuser().await)
+        .await
+        .unwrap();
     let turn = Turn::start(&db, &home, incarnation, &sandbox).await;
     let receipt = turn.run("rm -rf build").await;
-    assert_eq!((receipt.state, receipt.reason.as_deref()), (State::Blocked, Some("approval_unavailable")));
+    assert_eq!(
+        (receipt.state, receipt.reason.as_deref()),
+        (State::Blocked, Some("approval_unavailable"))
+    );
     assert_eq!(turn.run("echo fine").await.state, State::Succeeded);
     assert!(turn.end().await);
 }

@@ -28,22 +28,36 @@ async fn a_command_of_a_dead_process_is_interrupted_and_its_container_found_and_
     let mut live = turn.session.live.subscribe();
     let running = tokio::spawn({
         let turn = turn.clone();
-        async move { turn.run_within("echo begun; sleep 300", 300, &CancellationToken::new()).await }
+        async move {
+            turn.run_within("echo begun; sleep 300", 300, &CancellationToken::new())
+                .await
+        }
     });
     while !live.recv().await.unwrap().output.tail.contains("begun") {}
     // The process dies: its task is gone without another step, and it is judged dead.
     running.abort();
     let _ = running.await;
-    sqlx::query("DELETE FROM incarnations").execute(&mut test.superuser().await).await.unwrap();
+    sqlx::query("DELETE FROM incarnations")
+        .execute(&mut test.superuser().await)
+        .await
+        .unwrap();
     let lost = db
-        .transact(&home.system(), Op::locking("test.lose"), &incarnation, async |tx: &mut TenantTx, id: &IncarnationId| {
-            coding::lose_in(tx, *id).await
-        })
+        .transact(
+            &home.system(),
+            Op::locking("test.lose"),
+            &incarnation,
+            async |tx: &mut TenantTx, id: &IncarnationId| coding::lose_in(tx, *id).await,
+        )
         .await
         .unwrap();
     assert_eq!(lost, 1);
     let receipt = db
-        .transact(&home.system(), Op::locking("test.look"), &(home.team.to_string(), None, None, 10), coding::receipts)
+        .transact(
+            &home.system(),
+            Op::locking("test.look"),
+            &(home.team.to_string(), None, None, 10),
+            coding::receipts,
+        )
         .await
         .unwrap();
     assert_eq!(receipt[0].state, State::Interrupted);
@@ -51,8 +65,21 @@ async fn a_command_of_a_dead_process_is_interrupted_and_its_container_found_and_
 
     let found = recovery::lost(&db, 1).await.unwrap();
     assert_eq!(found, [(home.id, turn.lease.id())]);
-    assert!(recovery::recover(&db, sandbox.executor.as_ref(), &here(), home.id, turn.lease.id()).await.unwrap());
-    assert_eq!(count(&test, "SELECT count(*) FROM workspace_leases").await, 0);
+    assert!(
+        recovery::recover(
+            &db,
+            sandbox.executor.as_ref(),
+            &here(),
+            home.id,
+            turn.lease.id()
+        )
+        .await
+        .unwrap()
+    );
+    assert_eq!(
+        count(&test, "SELECT count(*) FROM workspace_leases").await,
+        0
+    );
     let label = format!("label=bazilion.instance={}", sandbox.instance);
     assert_eq!(docker(&["ps", "--all", "--quiet", "--filter", &label]), "");
 }
@@ -71,16 +98,38 @@ async fn w013_an_unacknowledged_container_blocks_until_it_appears_and_is_removed
         engine: sandbox.executor.probe().await.unwrap().id,
         receipt: None,
     };
-    workspace::record(&db, &home.system(), &turn.lease, &new).await.unwrap();
+    workspace::record(&db, &home.system(), &turn.lease, &new)
+        .await
+        .unwrap();
     // The process dies between the record and the engine's answer.
-    sqlx::query("DELETE FROM incarnations").execute(&mut test.superuser().await).await.unwrap();
+    sqlx::query("DELETE FROM incarnations")
+        .execute(&mut test.superuser().await)
+        .await
+        .unwrap();
     let machine = here();
-    let recover = || recovery::recover(&db, sandbox.executor.as_ref(), &machine, home.id, turn.lease.id());
-    assert!(!recover().await.unwrap(), "it is not there, and may still appear");
+    let recover = || {
+        recovery::recover(
+            &db,
+            sandbox.executor.as_ref(),
+            &machine,
+            home.id,
+            turn.lease.id(),
+        )
+    };
+    assert!(
+        !recover().await.unwrap(),
+        "it is not there, and may still appear"
+    );
     assert!(!recover().await.unwrap());
     let _late = sandbox.executor.create(&spec).await.unwrap();
-    assert!(recover().await.unwrap(), "it appeared, was recognised, and is gone");
-    assert_eq!(count(&test, "SELECT count(*) FROM workspace_leases").await, 0);
+    assert!(
+        recover().await.unwrap(),
+        "it appeared, was recognised, and is gone"
+    );
+    assert_eq!(
+        count(&test, "SELECT count(*) FROM workspace_leases").await,
+        0
+    );
 }
 
 #[tokio::test]
@@ -97,9 +146,28 @@ async fn w005_a_container_with_other_labels_is_left_alone_and_the_workspace_stay
         engine: created.engine.clone(),
         receipt: None,
     };
-    workspace::record(&db, &home.system(), &turn.lease, &new).await.unwrap();
-    assert!(!recovery::recover(&db, sandbox.executor.as_ref(), &here(), home.id, turn.lease.id()).await.unwrap());
+    workspace::record(&db, &home.system(), &turn.lease, &new)
+        .await
+        .unwrap();
+    assert!(
+        !recovery::recover(
+            &db,
+            sandbox.executor.as_ref(),
+            &here(),
+            home.id,
+            turn.lease.id()
+        )
+        .await
+        .unwrap()
+    );
     let filter = format!("id={}", created.id);
     assert_ne!(docker(&["ps", "--all", "--quiet", "--filter", &filter]), "");
-    assert_eq!(count(&test, "SELECT count(*) FROM workspace_leases WHERE state = 'recovery'").await, 1);
+    assert_eq!(
+        count(
+            &test,
+            "SELECT count(*) FROM workspace_leases WHERE state = 'recovery'"
+        )
+        .await,
+        1
+    );
 }

@@ -50,7 +50,9 @@ impl Office {
         .execute(&mut root)
         .await
         .unwrap();
-        let toolbox = images::toolbox(&sandbox.executor, &static_toolbox()).await.unwrap();
+        let toolbox = images::toolbox(&sandbox.executor, &static_toolbox())
+            .await
+            .unwrap();
         let app = App {
             db: home.db.clone(),
             wakes: home.wakes.clone(),
@@ -70,7 +72,9 @@ impl Office {
             user: sandbox.user,
             secrets: Vec::new(),
         };
-        let worker = Worker::begin(app.clone(), settings, tokio::sync::broadcast::channel(64).0).await.unwrap();
+        let worker = Worker::begin(app.clone(), settings, tokio::sync::broadcast::channel(64).0)
+            .await
+            .unwrap();
         Self {
             home,
             sandbox,
@@ -90,7 +94,10 @@ impl Office {
             last = now.status;
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        panic!("the item is {last:?}, not {status:?}: {:?}", self.home.item(item).await);
+        panic!(
+            "the item is {last:?}, not {status:?}: {:?}",
+            self.home.item(item).await
+        );
     }
 
     /// Ends in order; nothing is left in the database or on the engine.
@@ -144,7 +151,15 @@ async fn add_model(home: &Home, app: &App) {
         master: &app.master,
         allow_private: true,
     };
-    app.db.transact(&home.caller, Op::locking("test.provider"), &put, provider::put).await.unwrap();
+    app.db
+        .transact(
+            &home.caller,
+            Op::locking("test.provider"),
+            &put,
+            provider::put,
+        )
+        .await
+        .unwrap();
 }
 
 fn command(text: &str) -> serde_json::Value {
@@ -155,7 +170,10 @@ fn command(text: &str) -> serde_json::Value {
 async fn an_item_is_claimed_admitted_run_and_settled_and_nothing_is_left() {
     let pi = PiStandIn::new(|_| {
         vec![
-            Beat::call("write", json!({"path": "hello.txt", "content": "from a tool\n"})),
+            Beat::call(
+                "write",
+                json!({"path": "hello.txt", "content": "from a tool\n"}),
+            ),
             Beat::call("coding_command", command("cat hello.txt; exit 3")),
             Beat::say("The test failed as it should."),
         ]
@@ -168,15 +186,32 @@ async fn an_item_is_claimed_admitted_run_and_settled_and_nothing_is_left() {
     let evidence = "SELECT count(*) FROM coding_receipts
                     WHERE state = 'failed' AND exit_code = 3 AND tail = E'from a tool\\n' AND cleanup = 'confirmed'";
     assert_eq!(office.home.count(evidence).await, 1);
-    assert_eq!(office.home.count("SELECT count(*) FROM turns WHERE state = 'completed'").await, 1);
-    assert!(pi.prompts()[0].context.as_ref().unwrap().contains("Posture: docker"));
+    assert_eq!(
+        office
+            .home
+            .count("SELECT count(*) FROM turns WHERE state = 'completed'")
+            .await,
+        1
+    );
+    assert!(
+        pi.prompts()[0]
+            .context
+            .as_ref()
+            .unwrap()
+            .contains("Posture: docker")
+    );
     assert_eq!(pi.prompts()[0].text, "run the test");
     office.close().await;
 }
 
 #[tokio::test]
 async fn a_stop_ends_the_turn_with_its_command_and_pauses_the_queue() {
-    let pi = PiStandIn::new(|_| vec![Beat::call("coding_command", command("touch begun; sleep 300")), Beat::say("no")]);
+    let pi = PiStandIn::new(|_| {
+        vec![
+            Beat::call("coding_command", command("touch begun; sleep 300")),
+            Beat::say("no"),
+        ]
+    });
     let office = Office::open(pi).await;
     let ada = office.home.agent("ada").await;
     let item = office.home.say(ada, "wait").await.unwrap();
@@ -186,12 +221,25 @@ async fn a_stop_ends_the_turn_with_its_command_and_pauses_the_queue() {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     let turn = office.home.item(&item).await.turn_id.unwrap();
-    let asked =
-        bazilion::turn::cancel(&office.app.db, &office.app.wakes, &office.home.caller, ada, turn).await.unwrap();
+    let asked = bazilion::turn::cancel(
+        &office.app.db,
+        &office.app.wakes,
+        &office.home.caller,
+        ada,
+        turn,
+    )
+    .await
+    .unwrap();
     assert!(asked);
     let ended = office.until(&item, Status::Cancelled).await;
     assert_eq!(ended.diagnostic.unwrap().code, "stopped");
-    assert_eq!(office.home.count("SELECT count(*) FROM coding_receipts WHERE state = 'cancelled'").await, 1);
+    assert_eq!(
+        office
+            .home
+            .count("SELECT count(*) FROM coding_receipts WHERE state = 'cancelled'")
+            .await,
+        1
+    );
     office.close().await;
 }
 

@@ -1,3 +1,15 @@
 //! The follow-up queue on the real database.
 
 mod acceptance;
+mod approvals;
+mod controls;
+mod edits;
+mod events;
+mod limits;
+mod looking;
+mod model;
+mod plans;
+mod races;
+mod recovery;
+mod retention;
+mod table;

@@ -20,7 +20,8 @@ impl Drop for Bed {
 
 impl Bed {
     pub fn new() -> Bed {
-        let dir = std::env::temp_dir().join(format!("bazilion-bed-{}", uuid::Uuid::now_v7()));
+        let dir = std::env::temp_dir()
+            .join(bazilion::repo::paths::private_name("bazilion-bed-").unwrap());
         std::fs::create_dir_all(dir.join("root")).unwrap();
         Bed { dir }
     }

@@ -3,6 +3,6 @@
 pub mod db;
 pub mod docker;
 pub mod model;
-pub mod turn;
 pub mod pi_stand_in;
 pub mod queue;
+pub mod turn;

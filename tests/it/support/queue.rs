@@ -32,7 +32,6 @@ pub struct Home {
     pub wakes: Wakes,
     pub id: HomeId,
     pub caller: Caller,
-    pub team: TeamId,
 }
 
 /// A person of `home` with every right a role gives.
@@ -60,14 +59,13 @@ impl Home {
             .await
             .unwrap();
         let mut root = test.superuser().await;
-        let (id, caller, team) = add_home(&mut root, &db, "home").await;
+        let (id, caller, _) = add_home(&mut root, &db, "home").await;
         Self {
             test,
             db,
             wakes: Wakes::default(),
             id,
             caller,
-            team,
         }
     }
 

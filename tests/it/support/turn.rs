@@ -4,17 +4,20 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bazilion::clock::SystemClock;
+use bazilion::coding::Receipt;
 use bazilion::coding::command::{self, Answer, Input, Scope};
 use bazilion::coding::environment::Config;
 use bazilion::coding::output::Redaction;
 use bazilion::coding::session::{Admitted, Session};
-use bazilion::coding::Receipt;
 use bazilion::db::wake::Wakes;
 use bazilion::db::{Db, Op, SystemTx, TenantTx};
 use bazilion::error::Result;
 use bazilion::executor::{Executor, Limits};
 use bazilion::identity::Caller;
-use bazilion::ids::{AgentId, ConversationId, HomeId, IncarnationId, ItemId, LeaseId, OperatorId, ProfileId, TeamId, TurnId};
+use bazilion::ids::{
+    AgentId, ConversationId, HomeId, IncarnationId, ItemId, LeaseId, OperatorId, ProfileId, TeamId,
+    TurnId,
+};
 use bazilion::turn::{self, Cause, NewTurn, Posture};
 use bazilion::workspace::{self, Acquire, LeaseHeld, Liveness, RootIdentity};
 use secrecy::SecretString;
@@ -54,7 +57,11 @@ impl Home {
              VALUES ($1, $3, 'default', 'Default', 'p:m', now())",
         ] {
             let query = sqlx::query(sql).bind(home.id.uuid()).bind(&slug);
-            query.bind(home.profile.uuid()).execute(&mut *root).await.unwrap();
+            query
+                .bind(home.profile.uuid())
+                .execute(&mut *root)
+                .await
+                .unwrap();
         }
         let _ = owner;
         sqlx::query(
@@ -69,7 +76,13 @@ impl Home {
         home
     }
 
-    pub async fn spawn(&self, root: &mut PgConnection, agent: AgentId, name: &str, conversation: ConversationId) {
+    pub async fn spawn(
+        &self,
+        root: &mut PgConnection,
+        agent: AgentId,
+        name: &str,
+        conversation: ConversationId,
+    ) {
         sqlx::query(
             "WITH a AS (INSERT INTO agents (home_id, id, name, team_id, profile_id, created_at)
                         VALUES ($1, $2, $3, $4, $5, now()))
@@ -132,7 +145,12 @@ pub struct Turn {
 
 impl Turn {
     /// Admits and starts a turn in the sandbox's workspace.
-    pub async fn start(db: &Db, home: &Home, incarnation: IncarnationId, sandbox: &Sandbox) -> Self {
+    pub async fn start(
+        db: &Db,
+        home: &Home,
+        incarnation: IncarnationId,
+        sandbox: &Sandbox,
+    ) -> Self {
         Self::start_with(db, home, incarnation, sandbox, &[], Config::default()).await
     }
 
@@ -147,7 +165,9 @@ impl Turn {
         let mut asked = acquire(home, incarnation, &sandbox.workspace);
         asked.instance = sandbox.instance;
         let lease = workspace::acquire(db, &asked).await.unwrap();
-        record_start(db, home, incarnation, asked.turn, asked.lease).await.unwrap();
+        record_start(db, home, incarnation, asked.turn, asked.lease)
+            .await
+            .unwrap();
         let spec = sandbox.spec(bazilion::executor::Kind::Command).await;
         let session = Session {
             db: db.clone(),
@@ -173,7 +193,12 @@ impl Turn {
                 defaults_revision: 0,
                 root_identity: "0".repeat(64),
             },
-            redaction: Arc::new(Redaction::new(&secrets.iter().map(|s| SecretString::from(*s)).collect::<Vec<_>>())),
+            redaction: Arc::new(Redaction::new(
+                &secrets
+                    .iter()
+                    .map(|s| SecretString::from(*s))
+                    .collect::<Vec<_>>(),
+            )),
             live: broadcast::channel(64).0,
             prepared: Mutex::default(),
         };
@@ -190,24 +215,48 @@ impl Turn {
         self.run_within(text, 30, &CancellationToken::new()).await
     }
 
-    pub async fn run_within(&self, text: &str, seconds: u64, cancelled: &CancellationToken) -> Receipt {
-        let call = format!("call-{}", self.calls.fetch_add(1, std::sync::atomic::Ordering::SeqCst));
+    pub async fn run_within(
+        &self,
+        text: &str,
+        seconds: u64,
+        cancelled: &CancellationToken,
+    ) -> Receipt {
+        let call = format!(
+            "call-{}",
+            self.calls.fetch_add(1, std::sync::atomic::Ordering::SeqCst)
+        );
         match self.call(&call, text, seconds, cancelled).await.unwrap() {
             Answer::Ran(receipt) => receipt,
             Answer::Repeated(receipt) => panic!("ran before: {receipt:?}"),
         }
     }
 
-    pub async fn call(&self, call: &str, text: &str, seconds: u64, cancelled: &CancellationToken) -> Result<Answer> {
-        let input = json!({"command": text, "cwd": ".", "purpose": "test", "timeoutSeconds": seconds});
+    pub async fn call(
+        &self,
+        call: &str,
+        text: &str,
+        seconds: u64,
+        cancelled: &CancellationToken,
+    ) -> Result<Answer> {
+        let input =
+            json!({"command": text, "cwd": ".", "purpose": "test", "timeoutSeconds": seconds});
         let input = Input::read(input.as_object().unwrap())?;
-        command::run(&self.session, call, &input, Scope::Complete(None), cancelled).await
+        command::run(
+            &self.session,
+            call,
+            &input,
+            Scope::Complete(None),
+            cancelled,
+        )
+        .await
     }
 
     /// Ends the turn in order: nothing waits, the lease is released.
     pub async fn end(&self) -> bool {
         self.session.discard().await.unwrap();
-        workspace::release(&self.session.db, &self.session.caller, self.lease.id()).await.unwrap()
+        workspace::release(&self.session.db, &self.session.caller, self.lease.id())
+            .await
+            .unwrap()
     }
 }
 
@@ -233,9 +282,12 @@ pub async fn record_start(
         model: "p:m".into(),
         span: None,
     };
-    db.transact(&home.system(), Op::locking("test.start"), &new, async |tx: &mut TenantTx, new: &NewTurn| {
-        turn::start_in(tx, new).await
-    })
+    db.transact(
+        &home.system(),
+        Op::locking("test.start"),
+        &new,
+        async |tx: &mut TenantTx, new: &NewTurn| turn::start_in(tx, new).await,
+    )
     .await
 }
 
@@ -251,5 +303,8 @@ pub async fn arranged() -> (TestDb, Db, Home, IncarnationId) {
 
 /// One number from the database, seen from outside.
 pub async fn count(test: &TestDb, sql: &'static str) -> i64 {
-    sqlx::query_scalar(sql).fetch_one(&mut test.superuser().await).await.unwrap()
+    sqlx::query_scalar(sql)
+        .fetch_one(&mut test.superuser().await)
+        .await
+        .unwrap()
 }
