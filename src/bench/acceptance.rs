@@ -41,9 +41,24 @@ struct Load {
 }
 
 const LOADS: [Load; 3] = [
-    Load { clients: 1, agents_each: 5, transactions: 200, target: 0.55 },
-    Load { clients: 8, agents_each: 2, transactions: 60, target: 0.7 },
-    Load { clients: 32, agents_each: 1, transactions: 30, target: 1.0 },
+    Load {
+        clients: 1,
+        agents_each: 5,
+        transactions: 200,
+        target: 0.55,
+    },
+    Load {
+        clients: 8,
+        agents_each: 2,
+        transactions: 60,
+        target: 0.7,
+    },
+    Load {
+        clients: 32,
+        agents_each: 1,
+        transactions: 30,
+        target: 1.0,
+    },
 ];
 
 /// What was measured at one load.
@@ -77,7 +92,10 @@ pub async fn run(
         if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
             break;
         }
-        note(&format!("Acceptance over HTTP and by pgbench: round {} of {rounds}", round + 1));
+        note(&format!(
+            "Acceptance over HTTP and by pgbench: round {} of {rounds}",
+            round + 1
+        ));
         for (load, figures) in LOADS.iter().zip(&mut figures) {
             contest.batch(*load, figures).await?;
         }
@@ -125,7 +143,10 @@ fn rows(report: &mut Report, figures: &[Figures; 3], missing: Option<&String>) {
 impl Contest {
     async fn begin(database: &Database) -> anyhow::Result<Self> {
         let most = LOADS.iter().map(|load| load.clients).max().unwrap_or(1);
-        let agents = LOADS.iter().map(|load| load.clients * load.agents_each).max();
+        let agents = LOADS
+            .iter()
+            .map(|load| load.clients * load.agents_each)
+            .max();
         let mut admin = database.admin().await?;
         admin.lift_limits().await?;
         admin
@@ -171,7 +192,9 @@ impl Contest {
                 count += 1;
             }
         }
-        figures.http.push_value(f64::from(count) / took.as_secs_f64());
+        figures
+            .http
+            .push_value(f64::from(count) / took.as_secs_f64());
         if let Ok(pgbench) = &self.pgbench {
             self.admin.empty_lanes().await?;
             let rate = pgbench.run(load.clients, load.transactions).await?;
@@ -250,7 +273,10 @@ impl Pgbench {
         let binaries = Search::of_machine().choose(database.layout.cluster_major())?;
         let program = binaries.program("pgbench");
         if !program.is_file() {
-            bail!("pgbench is not among the programs of PostgreSQL in {}", binaries.dir.display());
+            bail!(
+                "pgbench is not among the programs of PostgreSQL in {}",
+                binaries.dir.display()
+            );
         }
         let script = database.layout.root().join("submit.sql");
         let text = SCRIPT
@@ -279,7 +305,12 @@ impl Pgbench {
         let mut command = Command::new(&self.program);
         command
             .args(["--no-vacuum", "--protocol", "prepared"])
-            .args(["--client", &clients.to_string(), "--jobs", &threads.to_string()])
+            .args([
+                "--client",
+                &clients.to_string(),
+                "--jobs",
+                &threads.to_string(),
+            ])
             .args(["--transactions", &transactions.to_string(), "--file"])
             .arg(&self.script)
             .arg(self.url.as_str())
@@ -318,6 +349,12 @@ mod tests {
     #[test]
     fn every_placeholder_of_the_script_is_known() {
         let filled = SCRIPT.replace("{home}", "").replace("{operator}", "");
-        assert!(!filled.replace("'{}'", "").lines().skip(2).any(|line| line.contains('{')));
+        assert!(
+            !filled
+                .replace("'{}'", "")
+                .lines()
+                .skip(2)
+                .any(|line| line.contains('{'))
+        );
     }
 }

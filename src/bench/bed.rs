@@ -9,7 +9,10 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use secrecy::SecretString;
 use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
 use super::rivals;
 use super::sandbox::Sandbox;
@@ -36,6 +39,8 @@ pub struct Bed {
     pub config: Config,
     pub sandbox: Option<Sandbox>,
     pub database: Option<Database>,
+    /// A worker on that database, and the instance that its containers are labelled with.
+    pub work: Option<(Uuid, JoinHandle<()>)>,
 }
 
 /// The database of a run, with one home.
@@ -68,6 +73,7 @@ impl Bed {
             config,
             sandbox: None,
             database: None,
+            work: None,
         })
     }
 
@@ -78,7 +84,10 @@ impl Bed {
     }
 
     /// The database's half: a migrated cluster with one home, and an API token for it.
-    pub async fn database(&mut self, note: &(dyn Fn(&str) + Send + Sync)) -> anyhow::Result<&Database> {
+    pub async fn database(
+        &mut self,
+        note: &(dyn Fn(&str) + Send + Sync),
+    ) -> anyhow::Result<&Database> {
         let layout = Layout::open(&self.config.data_dir)?;
         let cluster = Cluster::start(&layout, &Search::of_machine(), note).await?;
         Db::migrate(cluster.options(Role::Owner)).await?;
@@ -108,8 +117,21 @@ impl Bed {
     /// Takes everything away. What could not be removed is an error that names it.
     pub async fn clear(self) -> anyhow::Result<()> {
         let mut ended = Ok(());
+        let mut instances = Vec::new();
+        if let (Some(database), Some((instance, work))) = (&self.database, self.work) {
+            database.app.stopping.cancel();
+            instances.push(instance);
+            ended = timeout(limits::STOP_GRACE, work)
+                .await
+                .context("the bench's worker does not end")
+                .map(drop);
+        }
         if let Some(sandbox) = &self.sandbox {
-            ended = sandbox.sweep().await.and(rivals::sweep(&self.config, sandbox).await);
+            instances.push(sandbox.instance);
+            for instance in instances {
+                ended = ended.and(sandbox.sweep(instance).await);
+            }
+            ended = ended.and(rivals::sweep(&self.config, sandbox).await);
         }
         if let Some(database) = self.database {
             database.app.stopping.cancel();

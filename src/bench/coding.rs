@@ -70,16 +70,13 @@ pub async fn run(
     flood(&mut report, samples, sandbox).await?;
     note("The toolbox on a repository of 10,000 files");
     toolbox(&mut report, samples, sandbox, &directory).await?;
-    for measure in [
+    bed.database(note).await?;
+    super::turn::run(&mut report, samples, bed, note).await?;
+    report.add(Row::missing(
         "CPU per command, 8 turns at once / docker run --rm",
-        "turn without model and commands, claim to settled",
-    ] {
-        report.add(Row::missing(
-            measure,
-            Unit::Ratio,
-            "this program does not measure it yet",
-        ));
-    }
+        Unit::Ratio,
+        "this program does not measure it yet",
+    ));
     Ok(report)
 }
 
@@ -123,7 +120,7 @@ async fn cancelling(report: &mut Report, samples: usize, sandbox: &Sandbox) -> a
         "cancel to proven removal, p99",
         Unit::Milliseconds,
         took.percentile(0.99),
-        took.len(),
+        took.count(),
     );
     report.add(slowest.against(Target::AtMost(1000.0)));
     Ok(())
@@ -170,7 +167,11 @@ async fn toolbox(
         Ok(repository) => repository,
         Err(error) => {
             let why = format!("no repository could be made: {error:#}");
-            report.add(Row::missing("toolbox: repository context", Unit::Milliseconds, why));
+            report.add(Row::missing(
+                "toolbox: repository context",
+                Unit::Milliseconds,
+                why,
+            ));
             return Ok(());
         }
     };
@@ -192,10 +193,19 @@ async fn toolbox(
     sandbox.remove(&identity).await?;
     measured?;
     let ms = Unit::Milliseconds;
-    report.add(Row::value("toolbox: from nothing to its first answer", ms, Some(ready), 1));
+    report.add(Row::value(
+        "toolbox: from nothing to its first answer",
+        ms,
+        Some(ready),
+        1,
+    ));
     report.add(Row::median("toolbox: read a file", ms, &read));
     report.add(Row::median("toolbox: find among 10,000 files", ms, &find));
-    report.add(Row::median("toolbox: repository context, 10,000 files", ms, &context));
+    report.add(Row::median(
+        "toolbox: repository context, 10,000 files",
+        ms,
+        &context,
+    ));
     Ok(())
 }
 
@@ -226,7 +236,16 @@ async fn repository(scratch: &Path, sandbox: &Sandbox) -> anyhow::Result<PathBuf
     for arguments in [
         &["init", "-q", "-b", "main"][..],
         &["add", "-A"],
-        &["-c", "user.name=bench", "-c", "user.email=bench@localhost", "commit", "-q", "-m", "first"],
+        &[
+            "-c",
+            "user.name=bench",
+            "-c",
+            "user.email=bench@localhost",
+            "commit",
+            "-q",
+            "-m",
+            "first",
+        ],
     ] {
         let output = Command::new("git")
             .args(arguments)
@@ -235,7 +254,11 @@ async fn repository(scratch: &Path, sandbox: &Sandbox) -> anyhow::Result<PathBuf
             .output()
             .await?;
         if !output.status.success() {
-            bail!("git {}: {}", arguments[0], String::from_utf8_lossy(&output.stderr).trim());
+            bail!(
+                "git {}: {}",
+                arguments[0],
+                String::from_utf8_lossy(&output.stderr).trim()
+            );
         }
     }
     sandbox.give(&root)?;

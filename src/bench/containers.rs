@@ -58,11 +58,7 @@ pub async fn one_by_one(
 }
 
 /// Eight at once, in as many rounds as give `wanted` samples.
-pub async fn abreast(
-    sandbox: &Sandbox,
-    rivals: &Rivals,
-    wanted: usize,
-) -> anyhow::Result<Figures> {
+pub async fn abreast(sandbox: &Sandbox, rivals: &Rivals, wanted: usize) -> anyhow::Result<Figures> {
     let mut figures = Figures::default();
     for _ in 0..wanted.div_ceil(ABREAST) {
         let prepared = try_join_all((0..ABREAST).map(|_| sandbox.prepare())).await?;
@@ -137,7 +133,12 @@ pub fn main_rows(report: &mut Report, figures: &Figures, rivals: &Rivals) {
     }
     rival_row(report, &rivals.docker, &figures.docker, "docker run --rm");
     rival_row(report, &rivals.runc, &figures.runc, "runc run");
-    rival_row(report, &rivals.bubblewrap, &figures.bubblewrap, "bubblewrap");
+    rival_row(
+        report,
+        &rivals.bubblewrap,
+        &figures.bubblewrap,
+        "bubblewrap",
+    );
     ratios(report, figures, "");
 }
 
@@ -151,15 +152,60 @@ fn rival_row(report: &mut Report, rival: &Result<Rival, String>, samples: &Sampl
 /// Every ratio of the design's table for one command at a time.
 fn ratios(report: &mut Report, f: &Figures, suffix: &str) {
     let rows: [(&str, &Samples, &Samples, Target); 9] = [
-        ("prepared: result / bubblewrap", &f.result, &f.bubblewrap, Target::AtMost(0.6)),
-        ("prepared: exit / bubblewrap", &f.exit, &f.bubblewrap, Target::AtMost(8.0)),
-        ("prepared: exit / runc run", &f.exit, &f.runc, Target::AtMost(1.0)),
-        ("prepared: removed / runc run", &f.removed, &f.runc, Target::AtMost(1.1)),
-        ("nothing prepared / runc run", &f.cold, &f.runc, Target::AtMost(3.5)),
-        ("nothing prepared / docker run --rm", &f.cold, &f.docker, Target::AtMost(0.65)),
-        ("docker run --rm / prepared: result", &f.docker, &f.result, Target::AtLeast(50.0)),
-        ("docker run --rm / prepared: exit", &f.docker, &f.exit, Target::AtLeast(5.0)),
-        ("docker run --rm / prepared: removed", &f.docker, &f.removed, Target::AtLeast(4.0)),
+        (
+            "prepared: result / bubblewrap",
+            &f.result,
+            &f.bubblewrap,
+            Target::AtMost(0.6),
+        ),
+        (
+            "prepared: exit / bubblewrap",
+            &f.exit,
+            &f.bubblewrap,
+            Target::AtMost(8.0),
+        ),
+        (
+            "prepared: exit / runc run",
+            &f.exit,
+            &f.runc,
+            Target::AtMost(1.0),
+        ),
+        (
+            "prepared: removed / runc run",
+            &f.removed,
+            &f.runc,
+            Target::AtMost(1.1),
+        ),
+        (
+            "nothing prepared / runc run",
+            &f.cold,
+            &f.runc,
+            Target::AtMost(3.5),
+        ),
+        (
+            "nothing prepared / docker run --rm",
+            &f.cold,
+            &f.docker,
+            Target::AtMost(0.65),
+        ),
+        (
+            "docker run --rm / prepared: result",
+            &f.docker,
+            &f.result,
+            Target::AtLeast(50.0),
+        ),
+        (
+            "docker run --rm / prepared: exit",
+            &f.docker,
+            &f.exit,
+            Target::AtLeast(5.0),
+        ),
+        (
+            "docker run --rm / prepared: removed",
+            &f.docker,
+            &f.removed,
+            Target::AtLeast(4.0),
+        ),
     ];
     for (name, of, to, target) in rows {
         let mut row = Row::ratio(format!("{name}{suffix}"), of, to).against(target);
@@ -173,9 +219,24 @@ fn ratios(report: &mut Report, f: &Figures, suffix: &str) {
 /// The same at eight, where the design has bounds for `docker run` only.
 pub fn abreast_rows(report: &mut Report, f: &Figures) {
     let rows: [(&str, &Samples, &Samples, f64); 3] = [
-        ("docker run --rm / prepared: result, 8 at once", &f.docker, &f.result, 20.0),
-        ("docker run --rm / prepared: exit, 8 at once", &f.docker, &f.exit, 4.0),
-        ("docker run --rm / prepared: removed, 8 at once", &f.docker, &f.removed, 4.0),
+        (
+            "docker run --rm / prepared: result, 8 at once",
+            &f.docker,
+            &f.result,
+            20.0,
+        ),
+        (
+            "docker run --rm / prepared: exit, 8 at once",
+            &f.docker,
+            &f.exit,
+            4.0,
+        ),
+        (
+            "docker run --rm / prepared: removed, 8 at once",
+            &f.docker,
+            &f.removed,
+            4.0,
+        ),
     ];
     for (name, of, to, bound) in rows {
         report.add(Row::ratio(name, of, to).against(Target::AtLeast(bound)));

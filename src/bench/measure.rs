@@ -26,12 +26,8 @@ impl Samples {
         self.0.push(value);
     }
 
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.0.len()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
     }
 
     /// The middle value; of an even number the mean of both in the middle.
@@ -49,9 +45,7 @@ impl Samples {
     pub fn percentile(&self, share: f64) -> Option<f64> {
         let sorted = self.sorted();
         let rank = (share * sorted.len() as f64).ceil() as usize;
-        sorted
-            .get(rank.clamp(1, sorted.len().max(1)) - 1)
-            .copied()
+        sorted.get(rank.clamp(1, sorted.len().max(1)) - 1).copied()
     }
 
     fn sorted(&self) -> Vec<f64> {
@@ -115,18 +109,13 @@ pub struct Row {
 impl Row {
     /// The median of samples in `unit`.
     pub fn median(measure: impl Into<String>, unit: Unit, samples: &Samples) -> Self {
-        let mut row = Self::value(measure, unit, samples.median(), samples.len());
+        let mut row = Self::value(measure, unit, samples.median(), samples.count());
         row.p95 = samples.percentile(0.95);
         row
     }
 
     /// A number found otherwise.
-    pub fn value(
-        measure: impl Into<String>,
-        unit: Unit,
-        value: Option<f64>,
-        n: usize,
-    ) -> Self {
+    pub fn value(measure: impl Into<String>, unit: Unit, value: Option<f64>, n: usize) -> Self {
         let note = value.is_none().then(|| "not measured".to_owned());
         Self {
             measure: measure.into(),
@@ -146,7 +135,7 @@ impl Row {
             (Some(of), Some(to)) if to > 0.0 => Some(of / to),
             _ => None,
         };
-        Self::value(measure, Unit::Ratio, value, of.len().min(to.len()))
+        Self::value(measure, Unit::Ratio, value, of.count().min(to.count()))
     }
 
     /// What could not be measured, and why.
@@ -185,8 +174,10 @@ impl Row {
         };
         [
             self.measure.clone(),
-            self.value
-                .map_or_else(|| "–".to_owned(), |value| format!("{} {unit}", shown(value))),
+            self.value.map_or_else(
+                || "–".to_owned(),
+                |value| format!("{} {unit}", shown(value)),
+            ),
             self.p95.map_or_else(String::new, |_| number(self.p95)),
             self.n.to_string(),
             self.target.map(Target::text).unwrap_or_default(),

@@ -67,7 +67,13 @@ fn submission(number: u128) -> anyhow::Result<Submission> {
     };
     let agent = AgentId::from(numbered(AGENT_IDS, number)).to_string();
     let text = "Run the tests and fix what fails.";
-    Ok(Submission::new(agent, RequestId::new(), selection, text, vec![])?)
+    Ok(Submission::new(
+        agent,
+        RequestId::new(),
+        selection,
+        text,
+        vec![],
+    )?)
 }
 
 /// A process that may claim.
@@ -111,7 +117,7 @@ async fn waking(report: &mut Report, database: &Database, samples: usize) -> any
             format!("commit of a submit to its claim in another process, {name}"),
             Unit::Milliseconds,
             took.percentile(share),
-            took.len(),
+            took.count(),
         );
         report.add(row.against(Target::AtMost(bound)));
     }
@@ -137,7 +143,8 @@ async fn end(db: &Db, claim: Claim) -> anyhow::Result<()> {
         claim,
         outcome: Outcome::Failed(Diagnostic::new("bench", "Measured.")),
     };
-    db.transact(&claim.caller(), END, &args, claim::settle).await?;
+    db.transact(&claim.caller(), END, &args, claim::settle)
+        .await?;
     Ok(())
 }
 
@@ -160,14 +167,20 @@ async fn cycles(
                 break;
             }
             admin.empty_lanes().await?;
-            admin.fill_lanes(database.home, keys.0, keys.1, BACKLOG).await?;
+            admin
+                .fill_lanes(database.home, keys.0, keys.1, BACKLOG)
+                .await?;
             admin.settle().await?;
             rates.push_value(batch(database, owner).await?);
         }
     }
     let unit = Unit::PerSecond;
     report.add(Row::median("claim, end, submit with 10 keys", unit, &few));
-    report.add(Row::median("claim, end, submit with 10,000 keys", unit, &many));
+    report.add(Row::median(
+        "claim, end, submit with 10,000 keys",
+        unit,
+        &many,
+    ));
     let ratio = Row::ratio("cycles with 10,000 keys / with 10 keys", &many, &few);
     report.add(ratio.against(Target::AtLeast(0.9)));
     Ok(())
@@ -186,12 +199,7 @@ async fn batch(database: &Database, owner: IncarnationId) -> anyhow::Result<f64>
     Ok(f64::from(done) / began.elapsed().as_secs_f64())
 }
 
-async fn cycle_on(
-    db: Db,
-    wakes: Wakes,
-    home: HomeId,
-    owner: IncarnationId,
-) -> anyhow::Result<u32> {
+async fn cycle_on(db: Db, wakes: Wakes, home: HomeId, owner: IncarnationId) -> anyhow::Result<u32> {
     let caller = SystemTx::enter(home);
     let mut done = 0;
     for _ in 0..CYCLES {
@@ -211,7 +219,12 @@ async fn cycle_on(
 /// Serialization failures and deadlocks met, of all that this process committed through the product's operations.
 fn retries(report: &mut Report, database: &Database) {
     let retries = database.app.db.retries() as f64;
-    let row = Row::value("transactions run again, in the whole run", Unit::Count, Some(retries), 1);
+    let row = Row::value(
+        "transactions run again, in the whole run",
+        Unit::Count,
+        Some(retries),
+        1,
+    );
     report.add(row.noted(format!(
         "of up to {} attempts each; the target is 5 per 1,000 commits",
         limits::TX_ATTEMPTS

@@ -49,7 +49,12 @@ impl Rival {
         let took = began.elapsed();
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr);
-            bail!("{} ended with {}: {}", self.name, output.status, said.trim());
+            bail!(
+                "{} ended with {}: {}",
+                self.name,
+                output.status,
+                said.trim()
+            );
         }
         Ok(took)
     }
@@ -97,29 +102,69 @@ fn docker(config: &Config, sandbox: &Sandbox) -> anyhow::Result<Rival> {
         "type=bind,source={},target=/workspace,bind-nonrecursive=true",
         sandbox.workspace.display()
     );
-    let tmp = format!("/tmp:rw,exec,nosuid,nodev,size={},mode=1777", limits.tmp_bytes);
+    let tmp = format!(
+        "/tmp:rw,exec,nosuid,nodev,size={},mode=1777",
+        limits.tmp_bytes
+    );
     let memory = limits.memory_bytes.to_string();
     let cpus = (f64::from(limits.milli_cpus) / 1000.0).to_string();
     let files = format!("nofile={SANDBOX_OPEN_FILES}:{SANDBOX_OPEN_FILES}");
     let label = format!("{LABEL}={}", sandbox.instance);
     let mut arguments = words([
-        "--host", &host, "run", "--rm", "--label", &label, "--user", &user, "--network", "none",
+        "--host",
+        &host,
+        "run",
+        "--rm",
+        "--label",
+        &label,
+        "--user",
+        &user,
+        "--network",
+        "none",
     ]);
     arguments.extend(words([
-        "--read-only", "--tmpfs", &tmp, "--mount", &mount, "--workdir", "/workspace",
+        "--read-only",
+        "--tmpfs",
+        &tmp,
+        "--mount",
+        &mount,
+        "--workdir",
+        "/workspace",
     ]));
     arguments.extend(words([
-        "--cap-drop", "ALL", "--security-opt", "no-new-privileges:true", "--ipc", "private",
+        "--cap-drop",
+        "ALL",
+        "--security-opt",
+        "no-new-privileges:true",
+        "--ipc",
+        "private",
     ]));
     arguments.extend(words([
-        "--memory", &memory, "--memory-swap", &memory, "--cpus", &cpus,
+        "--memory",
+        &memory,
+        "--memory-swap",
+        &memory,
+        "--cpus",
+        &cpus,
     ]));
     let pids = limits.pids.to_string();
     arguments.extend(words([
-        "--pids-limit", &pids, "--ulimit", &files, "--ulimit", "core=0:0", "--log-driver", "none",
+        "--pids-limit",
+        &pids,
+        "--ulimit",
+        &files,
+        "--ulimit",
+        "core=0:0",
+        "--log-driver",
+        "none",
     ]));
     arguments.extend(words([
-        "--no-healthcheck", "--entrypoint", "/bin/sh", &sandbox.image.id, "-c", "true",
+        "--no-healthcheck",
+        "--entrypoint",
+        "/bin/sh",
+        &sandbox.image.id,
+        "-c",
+        "true",
     ]));
     Ok(Rival {
         name: "docker run --rm",
@@ -172,7 +217,10 @@ async fn runc(sandbox: &Sandbox, bundle: &Path) -> anyhow::Result<Rival> {
         .output()
         .await?;
     if !written.status.success() {
-        bail!("runc spec: {}", String::from_utf8_lossy(&written.stderr).trim());
+        bail!(
+            "runc spec: {}",
+            String::from_utf8_lossy(&written.stderr).trim()
+        );
     }
     let file = bundle.join("config.json");
     let mut spec: Value = serde_json::from_slice(&std::fs::read(&file)?)?;
@@ -219,7 +267,15 @@ fn fill_in(spec: &mut Value, sandbox: &Sandbox) {
 fn bubblewrap(sandbox: &Sandbox) -> anyhow::Result<Rival> {
     let mut arguments = words(["--unshare-all", "--die-with-parent", "--cap-drop", "ALL"]);
     arguments.extend(words([
-        "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp",
+        "--ro-bind",
+        "/",
+        "/",
+        "--proc",
+        "/proc",
+        "--dev",
+        "/dev",
+        "--tmpfs",
+        "/tmp",
     ]));
     let workspace = sandbox.workspace.as_os_str();
     arguments.extend(["--bind".into(), workspace.to_owned(), workspace.to_owned()]);

@@ -77,7 +77,12 @@ impl Admin {
         first: i64,
         count: i64,
     ) -> anyhow::Result<()> {
-        for sql in [INSERT_AGENTS, INSERT_CONVERSATIONS, SELECT_CONVERSATIONS, INSERT_EDGES] {
+        for sql in [
+            INSERT_AGENTS,
+            INSERT_CONVERSATIONS,
+            SELECT_CONVERSATIONS,
+            INSERT_EDGES,
+        ] {
             sqlx::query(sql)
                 .bind(home.uuid())
                 .bind(first)

@@ -141,7 +141,13 @@ pub struct Bench {
     #[command(subcommand)]
     pub set: Option<BenchSet>,
     /// Samples of each measure; fewer than 20 show only that it works
-    #[arg(long, value_name = "N", default_value_t = 20, global = true, hide = true)]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 20,
+        global = true,
+        hide = true
+    )]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub samples: u16,
     /// From the global `--json`.
