@@ -27,7 +27,7 @@ use crate::embedded::cluster::Role;
 use crate::embedded::{Cluster, Layout, keys};
 use crate::executor::docker::{DockerConfig, DockerExecutor};
 use crate::ids::{HomeId, ResourceId};
-use crate::instance::first;
+use crate::instance::{first, restored};
 use crate::instance::ways_in::{self, Mint};
 use crate::runtime::pi::PiRuntime;
 use crate::runtime::pi::install::PiInstall;
@@ -98,6 +98,8 @@ impl Bed {
             time::Duration::ZERO,
         )
         .await?;
+        // Writes who this instance is; a worker has no identity without it.
+        restored::check(&db, None).await?;
         let app = app(&self.config, &layout, db)?;
         let first = first::ensure(&app.db, &app.master).await?;
         let mint = Mint::Home {
