@@ -36,3 +36,58 @@ impl Clock for SystemClock {
         )
     }
 }
+
+/// Times on the wire: RFC 3339 in UTC with milliseconds, always three digits.
+pub mod wire {
+    use serde::{Serialize as _, Serializer};
+    use time::OffsetDateTime;
+    use time::format_description::BorrowedFormatItem;
+    use time::macros::format_description;
+
+    const FORMAT: &[BorrowedFormatItem<'_>] =
+        format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z");
+
+    /// The text of a time.
+    pub fn text(time: OffsetDateTime) -> String {
+        // A year beyond four digits is the only time that this format refuses.
+        time.to_offset(time::UtcOffset::UTC)
+            .format(FORMAT)
+            .unwrap_or_default()
+    }
+
+    /// For `#[serde(serialize_with)]` by module.
+    pub fn serialize<S: Serializer>(time: &OffsetDateTime, to: S) -> Result<S::Ok, S::Error> {
+        text(*time).serialize(to)
+    }
+
+    /// The same for a time that may be absent.
+    pub mod option {
+        use super::{OffsetDateTime, Serializer};
+        use serde::Serialize as _;
+
+        /// For `#[serde(serialize_with)]` by module.
+        pub fn serialize<S: Serializer>(
+            time: &Option<OffsetDateTime>,
+            to: S,
+        ) -> Result<S::Ok, S::Error> {
+            time.map(super::text).serialize(to)
+        }
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use time::macros::datetime;
+
+        #[test]
+        fn a_time_has_three_digits_and_is_in_utc() {
+            assert_eq!(
+                super::text(datetime!(2026-12-01 03:00:00.5 +01:00)),
+                "2026-12-01T02:00:00.500Z"
+            );
+            assert_eq!(
+                super::text(datetime!(2026-12-01 03:00:00.123999 UTC)),
+                "2026-12-01T03:00:00.123Z"
+            );
+        }
+    }
+}

@@ -36,14 +36,14 @@ pub struct Approval {
     pub reason: String,
     /// The policy revisions that were read and the edges that were used.
     pub policy: Value,
-    #[serde(with = "time::serde::rfc3339")]
+    #[serde(serialize_with = "crate::clock::wire::serialize")]
     #[schema(value_type = String, format = DateTime)]
     pub requested_at: OffsetDateTime,
-    #[serde(with = "time::serde::rfc3339")]
+    #[serde(serialize_with = "crate::clock::wire::serialize")]
     #[schema(value_type = String, format = DateTime)]
     pub expires_at: OffsetDateTime,
     pub decided_by: Option<OperatorId>,
-    #[serde(with = "time::serde::rfc3339::option")]
+    #[serde(serialize_with = "crate::clock::wire::option::serialize")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub decided_at: Option<OffsetDateTime>,
 }

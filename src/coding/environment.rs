@@ -40,7 +40,7 @@ pub struct Defaults {
     pub team_id: TeamId,
     pub revision: i64,
     pub config: Config,
-    #[serde(with = "time::serde::rfc3339")]
+    #[serde(serialize_with = "crate::clock::wire::serialize")]
     #[schema(value_type = String, format = DateTime)]
     pub updated_at: OffsetDateTime,
 }
@@ -238,7 +238,7 @@ pub struct Report {
     pub cwd: String,
     pub root_identity: String,
     pub input_fingerprint: Option<String>,
-    #[serde(with = "time::serde::rfc3339")]
+    #[serde(serialize_with = "crate::clock::wire::serialize")]
     pub captured_at: OffsetDateTime,
     pub restrictions: Vec<Restriction>,
     pub network: &'static str,

@@ -9,6 +9,7 @@ use crate::embedded::binaries::Search;
 use crate::embedded::cluster::Role;
 use crate::embedded::{Cluster, Hold, Layout, Lock, keys, lock};
 use crate::error::Error;
+use crate::instance::restored::DataDirectory;
 use crate::secret::MasterKey;
 
 /// Connections that one act needs.
@@ -20,6 +21,8 @@ pub struct Here {
     pub master: MasterKey,
     /// The address that a running `up` serves.
     pub url: Option<String>,
+    /// The cluster's own directory.
+    cluster_directory: PathBuf,
     /// What we started for the moment, and must end.
     started: Option<(Cluster, Lock)>,
 }
@@ -60,8 +63,15 @@ impl Here {
             db,
             master,
             url,
+            cluster_directory: layout.cluster(),
             started,
         })
+    }
+
+    /// The cluster's directory as the file system knows it.
+    pub fn directory(&self) -> Result<DataDirectory, Obstacle> {
+        DataDirectory::look(&self.cluster_directory)
+            .map_err(|e| Obstacle::file("Looking at", &self.cluster_directory, &e))
     }
 
     /// Ends what was started for the moment.

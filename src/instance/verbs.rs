@@ -7,8 +7,10 @@ use secrecy::ExposeSecret as _;
 use sqlx::postgres::PgConnectOptions;
 
 use super::here::{Here, refused};
+use super::restored::Sign;
+use super::restored::apply;
 use super::ways_in::{self, Mint};
-use crate::cli::server::{self, Instance, InstanceToken, Migrate, SignInLink};
+use crate::cli::server::{self, Instance, InstanceToken, Migrate, OnDataDir, SignInLink};
 use crate::config::Obstacle;
 use crate::console::Out;
 use crate::console::output::to_stderr;
@@ -20,10 +22,8 @@ pub async fn run(verb: Instance) -> ExitCode {
     let done = match verb {
         Instance::Token(token) => mint_token(token).await,
         Instance::SignInLink(link) => make_link(link).await,
-        Instance::MarkRestored(_) | Instance::AcceptMove(_) => Err(Obstacle::new(
-            "This build cannot announce moves or restores yet.",
-            "Start the database where it was.",
-        )),
+        Instance::MarkRestored(on) => mark_restored(on).await,
+        Instance::AcceptMove(on) => accept_move(on).await,
         Instance::Home(_) => Err(Obstacle::new(
             "Homes are made by the server.",
             "Sign in with an instance admin's token: bazilion login --server URL",
@@ -86,6 +86,28 @@ async fn make_link(link: SignInLink) -> Result<(), Obstacle> {
             Out::new(false).data(&path);
         }
     }
+    Ok(())
+}
+
+async fn mark_restored(on: OnDataDir) -> Result<(), Obstacle> {
+    let here = Here::open(on.data_dir).await?;
+    let directory = here.directory()?;
+    let marked = apply::mark(&here.db, Some(&directory), &[Sign::Declared]).await;
+    here.close().await?;
+    let items = marked.map_err(|e| refused(&e))?;
+    to_stderr(&format!(
+        "bazilion: marked as restored; every queue is paused and {items} open item(s) are uncertain. Restart a running server now."
+    ));
+    Ok(())
+}
+
+async fn accept_move(on: OnDataDir) -> Result<(), Obstacle> {
+    let here = Here::open(on.data_dir).await?;
+    let directory = here.directory()?;
+    let accepted = apply::accept_move(&here.db, Some(&directory)).await;
+    here.close().await?;
+    accepted.map_err(|e| refused(&e))?;
+    to_stderr("bazilion: the move is accepted; the database goes on where it was");
     Ok(())
 }
 

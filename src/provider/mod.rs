@@ -82,7 +82,7 @@ pub struct Provider {
     /// A rehearsal: its model is a script.
     pub scripted: bool,
     pub revision: i64,
-    #[serde(with = "time::serde::rfc3339")]
+    #[serde(serialize_with = "crate::clock::wire::serialize")]
     #[schema(value_type = String, format = DateTime)]
     pub updated_at: OffsetDateTime,
 }

@@ -169,16 +169,16 @@ pub struct Item {
     pub submitted_by: Option<OperatorId>,
     pub origin: Option<Origin>,
     pub diagnostic: Option<Diagnostic>,
-    #[serde(with = "time::serde::rfc3339")]
+    #[serde(serialize_with = "crate::clock::wire::serialize")]
     #[schema(value_type = String, format = DateTime)]
     pub created_at: OffsetDateTime,
-    #[serde(with = "time::serde::rfc3339")]
+    #[serde(serialize_with = "crate::clock::wire::serialize")]
     #[schema(value_type = String, format = DateTime)]
     pub updated_at: OffsetDateTime,
-    #[serde(with = "time::serde::rfc3339::option")]
+    #[serde(serialize_with = "crate::clock::wire::option::serialize")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub started_at: Option<OffsetDateTime>,
-    #[serde(with = "time::serde::rfc3339::option")]
+    #[serde(serialize_with = "crate::clock::wire::option::serialize")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub finished_at: Option<OffsetDateTime>,
 }
@@ -211,7 +211,7 @@ pub struct Control {
     pub revision: i64,
     pub reason: Option<Reason>,
     pub changed_by: Option<OperatorId>,
-    #[serde(with = "time::serde::rfc3339::option")]
+    #[serde(serialize_with = "crate::clock::wire::option::serialize")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub changed_at: Option<OffsetDateTime>,
 }

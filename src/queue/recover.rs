@@ -45,3 +45,8 @@ pub async fn mark_restored(tx: &mut SystemTx, home: Option<HomeId>) -> Result<u6
     system::restore_lanes_across_homes(tx, home).await?;
     Ok(items)
 }
+
+/// The highest fencing number that this database has given.
+pub async fn highest_fence(tx: &mut SystemTx) -> Result<i64> {
+    system::highest_fence_across_homes(tx).await
+}

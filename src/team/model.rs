@@ -39,7 +39,7 @@ pub struct Team {
     pub executor: String,
     pub root: Root,
     pub policy_revision: i64,
-    #[serde(with = "time::serde::rfc3339")]
+    #[serde(serialize_with = "crate::clock::wire::serialize")]
     #[schema(value_type = String, format = DateTime)]
     pub created_at: OffsetDateTime,
     #[serde(skip)]
@@ -115,7 +115,7 @@ pub struct Profile {
     pub reasoning: Reasoning,
     pub skills_mode: String,
     pub persona: Persona,
-    #[serde(with = "time::serde::rfc3339")]
+    #[serde(serialize_with = "crate::clock::wire::serialize")]
     #[schema(value_type = String, format = DateTime)]
     pub created_at: OffsetDateTime,
 }
@@ -164,7 +164,7 @@ pub struct Agent {
     pub reasoning: Option<Reasoning>,
     pub status: AgentStatus,
     pub selection: Selection,
-    #[serde(with = "time::serde::rfc3339")]
+    #[serde(serialize_with = "crate::clock::wire::serialize")]
     #[schema(value_type = String, format = DateTime)]
     pub created_at: OffsetDateTime,
 }
@@ -178,7 +178,7 @@ pub struct Conversation {
     pub number: i32,
     pub title: Option<String>,
     pub revision: i64,
-    #[serde(with = "time::serde::rfc3339")]
+    #[serde(serialize_with = "crate::clock::wire::serialize")]
     #[schema(value_type = String, format = DateTime)]
     pub created_at: OffsetDateTime,
 }

@@ -210,11 +210,11 @@ mod tests {
             &[(End::OutsideTeam, End::Agent(b), Effect::ApprovalRequired)],
         );
         assert_eq!(
-            authorize(from, to, &[lets_out.clone()]).decision,
+            authorize(from, to, std::slice::from_ref(&lets_out)).decision,
             Decision::Deny
         );
         assert_eq!(
-            authorize(from, to, &[lets_in.clone()]).decision,
+            authorize(from, to, std::slice::from_ref(&lets_in)).decision,
             Decision::Deny
         );
         let both = authorize(from, to, &[lets_out, lets_in]);

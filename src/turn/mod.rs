@@ -168,7 +168,7 @@ impl End {
 pub struct Active {
     pub id: TurnId,
     pub item_id: Option<ItemId>,
-    #[serde(with = "time::serde::rfc3339")]
+    #[serde(serialize_with = "crate::clock::wire::serialize")]
     #[schema(value_type = String, format = DateTime)]
     pub started_at: OffsetDateTime,
     pub posture: Posture,

@@ -150,7 +150,7 @@ pub struct Message {
     pub role: Role,
     pub text: String,
     pub tools: Vec<ToolUse>,
-    #[serde(with = "time::serde::rfc3339")]
+    #[serde(serialize_with = "crate::clock::wire::serialize")]
     #[schema(value_type = String, format = DateTime)]
     pub created_at: OffsetDateTime,
 }

@@ -35,7 +35,8 @@ use crate::embedded::{Cluster, Hold, Layout, Lock, account, keys, lock};
 use crate::error::Error;
 use crate::executor::User;
 use crate::instance::first::{self, First};
-use crate::instance::restored::{self, DataDirectory, Verdict};
+use crate::instance::restored::DataDirectory;
+use crate::instance::restored::apply::{self, Opened};
 use crate::instance::ways_in;
 use crate::worker::{self, Worker};
 use crate::{limits, readiness, server};
@@ -263,20 +264,18 @@ impl Instance<'_> {
         .map_err(|e| failed("Connecting to the database", &e))?;
         let directory = DataDirectory::look(cluster.data())
             .map_err(|e| Obstacle::file("Looking at", cluster.data(), &e))?;
-        let verdict = restored::check(&db, Some(&directory)).await;
-        match verdict.map_err(|e| failed("Recognising the database", &e))? {
-            Verdict::New | Verdict::Same => Ok(db),
-            Verdict::Restored(signs) => {
-                let signs: Vec<&str> = signs.iter().map(|sign| sign.as_str()).collect();
-                Err(Obstacle::new(
-                    format!(
-                        "This database was copied or taken back ({}).",
-                        signs.join(", ")
-                    ),
-                    "If it was moved on purpose: bazilion instance accept-move. If it is a copy: bazilion instance mark-restored.",
-                ))
-            }
+        let opened = apply::open(&db, config, Some(&directory)).await;
+        if let Opened::Restored { signs, items } =
+            opened.map_err(|e| failed("Recognising the database", &e))?
+        {
+            let signs: Vec<&str> = signs.iter().map(|sign| sign.as_str()).collect();
+            self.progress.say(&format!(
+                "bazilion: this database was copied or taken back ({}). Every queue is paused; {items} open item(s) are \
+                 uncertain until somebody acknowledges them.",
+                signs.join(", ")
+            ));
         }
+        Ok(db)
     }
 
     /// The one line of `--json`.

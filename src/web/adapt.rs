@@ -34,7 +34,7 @@ pub fn may_operate(caller: &Caller) -> bool {
 
 /// Whether a model belongs to the rehearsal provider, whose answers are scripted.
 fn is_scripted(model: &str) -> bool {
-    model.split('/').next() == Some(rehearsal::PROVIDER)
+    model.split(':').next() == Some(rehearsal::PROVIDER)
 }
 
 /// An Agent's state from what it does and what its queue holds.

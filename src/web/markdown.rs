@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn hostile_markdown_is_text() {
         let html = to_html(
-            "# Hi\n<script>alert(1)</script> <img src=x onerror=alert(1)> [a](javascript:alert(1)) \
+            "# Hi\n<script>alert(1)</script>\n\n<img src=x onerror=alert(1)>\n\n[a](javascript:alert(1)) \
              ![p](https://evil.example/p.png) [ok](https://ok.example) <b style=color:red>b</b>",
         );
         for bad in ["<script", "<img", "javascript:", "style=\"", "<b "] {

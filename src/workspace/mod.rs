@@ -112,7 +112,7 @@ pub struct Lease {
     pub reason: Option<String>,
     /// The record came with a restored database: it permits ending nothing.
     pub restored: bool,
-    #[serde(with = "time::serde::rfc3339")]
+    #[serde(serialize_with = "crate::clock::wire::serialize")]
     #[schema(value_type = String, format = DateTime)]
     pub acquired_at: OffsetDateTime,
     pub resources: Vec<Resource>,
@@ -435,4 +435,10 @@ async fn acknowledge_in(tx: &mut TenantTx, args: &(LeaseId, Option<OperatorId>))
     act.detail =
         json!({"reason": lease.reason, "resources": lease.resources, "operatorId": operator});
     audit::record(tx, &act).await
+}
+
+/// The database was restored: every lease in it is blocked until an instance admin releases it by hand.
+pub async fn restored_across_homes(tx: &mut SystemTx) -> Result<()> {
+    let reason = "The database was restored; what its record names may belong to the original.";
+    store::restore_leases_across_homes(tx, reason).await
 }

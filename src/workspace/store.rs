@@ -530,3 +530,18 @@ async fn resources(tx: &mut TenantTx, lease: LeaseId) -> Result<Vec<Resource>> {
     .await?;
     rows.into_iter().map(Resource::try_from).collect()
 }
+
+/// After a restore every lease is blocked: its record permits ending nothing.
+pub async fn restore_leases_across_homes(tx: &mut SystemTx, reason: &str) -> Result<()> {
+    let now = tx.now();
+    sqlx::query!(
+        "UPDATE workspace_leases SET state = 'recovery', restored = true, reason = COALESCE(reason, $1),
+                recovery_at = COALESCE(recovery_at, $2)
+         WHERE NOT restored",
+        reason,
+        now,
+    )
+    .execute(tx.conn())
+    .await?;
+    Ok(())
+}

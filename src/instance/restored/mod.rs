@@ -6,6 +6,7 @@
 //! - A rewind of the same directory cannot be seen from inside; the executor's workspace base keeps the highest
 //!   fencing number outside the database (see `witness`).
 
+pub mod apply;
 mod store;
 pub mod witness;
 

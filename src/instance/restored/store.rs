@@ -147,6 +147,14 @@ pub async fn find_identity_across_homes(tx: &mut SystemTx) -> Result<Option<Iden
     }))
 }
 
+/// Forgets every process in the record: they belong to the original.
+pub async fn forget_processes_across_homes(tx: &mut SystemTx) -> Result<()> {
+    sqlx::query!("DELETE FROM incarnations")
+        .execute(tx.conn())
+        .await?;
+    Ok(())
+}
+
 fn fresh_instance_id() -> Uuid {
     crate::ids::IncarnationId::new().uuid()
 }

@@ -247,7 +247,7 @@ pub struct QueueSummary {
 pub struct TurnSummary {
     pub id: crate::ids::TurnId,
     pub item_id: Option<crate::ids::ItemId>,
-    #[serde(with = "time::serde::rfc3339")]
+    #[serde(serialize_with = "crate::clock::wire::serialize")]
     #[schema(value_type = String, format = DateTime)]
     pub started_at: time::OffsetDateTime,
 }

@@ -15,7 +15,7 @@ use crate::ids::HomeId;
 #[serde(rename_all = "camelCase")]
 pub struct Entry {
     pub id: i64,
-    #[serde(with = "time::serde::rfc3339")]
+    #[serde(serialize_with = "crate::clock::wire::serialize")]
     #[schema(value_type = String, format = DateTime)]
     pub at: OffsetDateTime,
     pub actor: String,

@@ -9,6 +9,7 @@ use bazilion::queue::claim::Outcome;
 use bazilion::queue::control::Verb;
 use bazilion::queue::edit::Keep;
 use bazilion::queue::{Item, Status, Submission};
+use futures_util::future::BoxFuture;
 use sqlx::{Connection as _, PgConnection};
 use tokio::task::JoinSet;
 
@@ -24,29 +25,31 @@ async fn waiting(root: &mut PgConnection) -> i64 {
 }
 
 /// Runs both against the lane, the first before the second.
-async fn in_order<A, B>(
-    home: &Home,
+fn in_order<'a, A, B>(
+    home: &'a Home,
     agent: AgentId,
     first: impl Future<Output = A> + Send + 'static,
     second: impl Future<Output = B> + Send + 'static,
-) -> (A, B)
+) -> BoxFuture<'a, (A, B)>
 where
     A: Send + 'static,
     B: Send + 'static,
 {
-    let (mut holder, mut watcher) = (home.root().await, home.root().await);
-    let mut lock = holder.begin().await.unwrap();
-    sqlx::query("SELECT FROM agent_queues WHERE agent_id = $1 FOR UPDATE")
-        .bind(agent.uuid())
-        .execute(&mut *lock)
-        .await
-        .unwrap();
-    let first = tokio::spawn(first);
-    while waiting(&mut watcher).await < 1 {}
-    let second = tokio::spawn(second);
-    while waiting(&mut watcher).await < 2 {}
-    lock.commit().await.unwrap();
-    (first.await.unwrap(), second.await.unwrap())
+    Box::pin(async move {
+        let (mut holder, mut watcher) = (home.root().await, home.root().await);
+        let mut lock = holder.begin().await.unwrap();
+        sqlx::query("SELECT FROM agent_queues WHERE agent_id = $1 FOR UPDATE")
+            .bind(agent.uuid())
+            .execute(&mut *lock)
+            .await
+            .unwrap();
+        let first = tokio::spawn(first);
+        while waiting(&mut watcher).await < 1 {}
+        let second = tokio::spawn(second);
+        while waiting(&mut watcher).await < 2 {}
+        lock.commit().await.unwrap();
+        (first.await.unwrap(), second.await.unwrap())
+    })
 }
 
 async fn with_item() -> (Arc<Home>, AgentId, Item) {

@@ -1,1 +1,6 @@
-//! The pages over the real router.
+//! The pages: what they show, and their doors over the real router and database.
+
+mod chat;
+mod pages;
+mod sign_in;
+mod site;
