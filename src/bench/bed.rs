@@ -9,7 +9,10 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use secrecy::SecretString;
 use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
 use super::rivals;
 use super::sandbox::Sandbox;
@@ -24,7 +27,7 @@ use crate::embedded::cluster::Role;
 use crate::embedded::{Cluster, Layout, keys};
 use crate::executor::docker::{DockerConfig, DockerExecutor};
 use crate::ids::{HomeId, ResourceId};
-use crate::instance::first;
+use crate::instance::{first, restored};
 use crate::instance::ways_in::{self, Mint};
 use crate::runtime::pi::PiRuntime;
 use crate::runtime::pi::install::PiInstall;
@@ -36,6 +39,8 @@ pub struct Bed {
     pub config: Config,
     pub sandbox: Option<Sandbox>,
     pub database: Option<Database>,
+    /// A worker on that database, and the instance that its containers are labelled with.
+    pub work: Option<(Uuid, JoinHandle<()>)>,
 }
 
 /// The database of a run, with one home.
@@ -68,6 +73,7 @@ impl Bed {
             config,
             sandbox: None,
             database: None,
+            work: None,
         })
     }
 
@@ -92,6 +98,8 @@ impl Bed {
             time::Duration::ZERO,
         )
         .await?;
+        // Writes who this instance is; a worker has no identity without it.
+        restored::check(&db, None).await?;
         let app = app(&self.config, &layout, db)?;
         let first = first::ensure(&app.db, &app.master).await?;
         let mint = Mint::Home {
@@ -111,11 +119,21 @@ impl Bed {
     /// Takes everything away. What could not be removed is an error that names it.
     pub async fn clear(self) -> anyhow::Result<()> {
         let mut ended = Ok(());
-        if let Some(sandbox) = &self.sandbox {
-            ended = sandbox
-                .sweep()
+        let mut instances = Vec::new();
+        if let (Some(database), Some((instance, work))) = (&self.database, self.work) {
+            database.app.stopping.cancel();
+            instances.push(instance);
+            ended = timeout(limits::STOP_GRACE, work)
                 .await
-                .and(rivals::sweep(&self.config, sandbox).await);
+                .context("the bench's worker does not end")
+                .map(drop);
+        }
+        if let Some(sandbox) = &self.sandbox {
+            instances.push(sandbox.instance);
+            for instance in instances {
+                ended = ended.and(sandbox.sweep(instance).await);
+            }
+            ended = ended.and(rivals::sweep(&self.config, sandbox).await);
         }
         if let Some(database) = self.database {
             database.app.stopping.cancel();

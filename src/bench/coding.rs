@@ -70,16 +70,13 @@ pub async fn run(
     flood(&mut report, samples, sandbox).await?;
     note("The toolbox on a repository of 10,000 files");
     toolbox(&mut report, samples, sandbox, &directory).await?;
-    for measure in [
+    bed.database(note).await?;
+    super::turn::run(&mut report, samples, bed, note).await?;
+    report.add(Row::missing(
         "CPU per command, 8 turns at once / docker run --rm",
-        "turn without model and commands, claim to settled",
-    ] {
-        report.add(Row::missing(
-            measure,
-            Unit::Ratio,
-            "this program does not measure it yet",
-        ));
-    }
+        Unit::Ratio,
+        "this program does not measure it yet",
+    ));
     Ok(report)
 }
 
@@ -123,7 +120,7 @@ async fn cancelling(report: &mut Report, samples: usize, sandbox: &Sandbox) -> a
         "cancel to proven removal, p99",
         Unit::Milliseconds,
         took.percentile(0.99),
-        took.len(),
+        took.count(),
     );
     report.add(slowest.against(Target::AtMost(1000.0)));
     Ok(())

@@ -26,12 +26,8 @@ impl Samples {
         self.0.push(value);
     }
 
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.0.len()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
     }
 
     /// The middle value; of an even number the mean of both in the middle.
@@ -113,7 +109,7 @@ pub struct Row {
 impl Row {
     /// The median of samples in `unit`.
     pub fn median(measure: impl Into<String>, unit: Unit, samples: &Samples) -> Self {
-        let mut row = Self::value(measure, unit, samples.median(), samples.len());
+        let mut row = Self::value(measure, unit, samples.median(), samples.count());
         row.p95 = samples.percentile(0.95);
         row
     }
@@ -139,7 +135,7 @@ impl Row {
             (Some(of), Some(to)) if to > 0.0 => Some(of / to),
             _ => None,
         };
-        Self::value(measure, Unit::Ratio, value, of.len().min(to.len()))
+        Self::value(measure, Unit::Ratio, value, of.count().min(to.count()))
     }
 
     /// What could not be measured, and why.

@@ -13,6 +13,7 @@ mod queue;
 mod rivals;
 mod sandbox;
 mod store;
+mod turn;
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -21,7 +22,7 @@ use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
 use self::bed::Bed;
-use self::measure::{Report, Row, Unit};
+use self::measure::Report;
 use crate::cli::server::{Bench, BenchSet};
 use crate::console::Out;
 use crate::console::output::to_stderr;
@@ -89,10 +90,6 @@ async fn main_set(
     coding::commands(&mut report, samples, bed, note).await?;
     let database = bed.database(note).await?;
     acceptance::run(&mut report, database, samples, None, note).await?;
-    report.add(Row::missing(
-        "claim to first model request",
-        Unit::Milliseconds,
-        "this build has no worker to claim",
-    ));
+    turn::run(&mut report, samples, bed, note).await?;
     Ok(report)
 }

@@ -117,7 +117,7 @@ async fn waking(report: &mut Report, database: &Database, samples: usize) -> any
             format!("commit of a submit to its claim in another process, {name}"),
             Unit::Milliseconds,
             took.percentile(share),
-            took.len(),
+            took.count(),
         );
         report.add(row.against(Target::AtMost(bound)));
     }

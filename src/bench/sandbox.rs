@@ -3,6 +3,7 @@
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
@@ -29,7 +30,7 @@ const ORDINARY: u32 = 1000;
 
 /// The executor, an image and a workspace, with labels of an instance that lives as long as the run.
 pub struct Sandbox {
-    pub executor: DockerExecutor,
+    pub executor: Arc<DockerExecutor>,
     pub instance: Uuid,
     pub image: Image,
     pub workspace: PathBuf,
@@ -74,7 +75,7 @@ impl Sandbox {
         std::fs::create_dir_all(&workspace)?;
         let instance = ResourceId::new().uuid();
         Ok(Self {
-            executor,
+            executor: Arc::new(executor),
             instance,
             image,
             user: ordinary_user(&workspace)?,
@@ -189,9 +190,14 @@ impl Sandbox {
         Ok(began.elapsed())
     }
 
+    /// The image that holds our static program alone, made when it is missing.
+    pub async fn toolbox_image(&self) -> anyhow::Result<Image> {
+        Ok(images::toolbox(&self.executor, &self.toolbox_program).await?)
+    }
+
     /// A toolbox in its own container, on a workspace of the bench.
     pub async fn toolbox(&self, workspace: &Path) -> anyhow::Result<(Toolbox, Identity)> {
-        let image = images::toolbox(&self.executor, &self.toolbox_program).await?;
+        let image = self.toolbox_image().await?;
         let mut spec = self.spec(Kind::Toolbox, workspace).await?;
         spec.image = image.id;
         let created = self.executor.create(&spec).await?;
@@ -225,9 +231,9 @@ impl Sandbox {
         Ok(())
     }
 
-    /// Removes whatever an interrupted run left, with proof.
-    pub async fn sweep(&self) -> anyhow::Result<()> {
-        for found in self.executor.list_ours(self.instance).await? {
+    /// Removes whatever an interrupted run left under that instance, with proof.
+    pub async fn sweep(&self, instance: Uuid) -> anyhow::Result<()> {
+        for found in self.executor.list_ours(instance).await? {
             let Some(labels) = found.labels else { continue };
             let identity = Identity {
                 engine: found.engine,
