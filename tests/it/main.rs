@@ -2,10 +2,12 @@
 //! for what cannot be here, and those speak the real protocol over loopback.
 
 mod architecture;
+mod browser;
 mod cli;
 mod coding;
 mod database;
 mod dispatch;
+mod e2e;
 mod embedded;
 mod executor;
 mod instance;
