@@ -111,7 +111,10 @@ async fn put_environment(
 ) -> Result<Answer<Defaults>> {
     let config = environment::check(&body.config)?;
     if let Some(cwd) = config.cwd.clone() {
-        let team = app.db.transact(&caller, READ, &named, team_in).await?;
+        let team = app
+            .db
+            .transact(&caller, READ, named.as_str(), team_in)
+            .await?;
         let root = team
             .root
             .directory(&app.config.workspace_base, caller.home(), team.id);
@@ -132,7 +135,7 @@ async fn put_environment(
     ))
 }
 
-async fn team_in(tx: &mut TenantTx, named: &String) -> Result<Team> {
+async fn team_in(tx: &mut TenantTx, named: &str) -> Result<Team> {
     team::show(tx, named).await
 }
 

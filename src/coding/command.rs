@@ -159,17 +159,17 @@ pub async fn run(
     let admission = match admit(session, id, call, input, inputs.as_ref()).await {
         Ok(admission) => admission,
         Err(error) => {
-            session.put_back(prepared).await;
+            session.put_back(prepared).await?;
             return Err(error);
         }
     };
     match admission {
         Admission::Repeated(receipt) => {
-            session.put_back(prepared).await;
+            session.put_back(prepared).await?;
             Ok(Answer::Repeated(*receipt))
         }
         Admission::Blocked(reason) => {
-            session.put_back(prepared).await;
+            session.put_back(prepared).await?;
             let verdict = Verdict::of(State::Blocked, reason);
             settle(session, id, verdict, Cleanup::Confirmed, Kept::default())
                 .await
@@ -279,7 +279,7 @@ async fn execute(
     cancelled: &CancellationToken,
 ) -> Result<Receipt> {
     if cancelled.is_cancelled() {
-        session.put_back(prepared).await;
+        session.put_back(prepared).await?;
         let verdict = Verdict::of(State::Cancelled, "cancelled");
         return settle(session, id, verdict, Cleanup::Confirmed, Kept::default()).await;
     }

@@ -11,6 +11,7 @@ use super::output::Redaction;
 use super::receipt::Receipt;
 use crate::db::Db;
 use crate::db::wake::Wakes;
+use crate::error::Result;
 use crate::executor::{
     self, ContainerSpec, EngineId, Executor, Image, Kind, Labels, ReadOnlyMount, Restriction, User,
 };
@@ -103,9 +104,20 @@ impl Session {
         self.prepared.lock().await.waiting.take()
     }
 
-    /// Puts a container back that was not used.
-    pub(super) async fn put_back(&self, prepared: Option<Prepared>) {
-        self.prepared.lock().await.waiting = prepared;
+    /// Puts a container back that was not used. Where another took its place meanwhile, or the turn is ending, it is
+    /// destroyed: nothing that was made is ever forgotten.
+    pub(super) async fn put_back(&self, prepared: Option<Prepared>) -> Result<()> {
+        let Some(unused) = prepared else {
+            return Ok(());
+        };
+        {
+            let mut slot = self.prepared.lock().await;
+            if !slot.closed && slot.waiting.is_none() {
+                slot.waiting = Some(unused);
+                return Ok(());
+            }
+        }
+        self.destroy(unused).await
     }
 
     pub(super) async fn make(&self, receipt: ReceiptId) -> Result<Made, NotMade> {
@@ -114,15 +126,19 @@ impl Session {
 
     /// Destroys the container that was not needed, and prepares no other. At the end of the turn; a preparation under
     /// way holds the slot until it is done, so none is missed.
-    pub async fn discard(&self) -> crate::error::Result<()> {
+    pub async fn discard(&self) -> Result<()> {
         let unused = {
             let mut slot = self.prepared.lock().await;
             slot.closed = true;
             slot.waiting.take()
         };
-        let Some(unused) = unused else {
-            return Ok(());
-        };
+        match unused {
+            Some(unused) => self.destroy(unused).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn destroy(&self, unused: Prepared) -> Result<()> {
         let Made {
             resource,
             identity,
@@ -130,13 +146,10 @@ impl Session {
             ..
         } = unused.made;
         drop(attached);
-        match self.making().end(resource, &identity).await? {
-            Ending::Confirmed => Ok(()),
-            Ending::Uncertain(reason) => {
-                tracing::warn!(reason, "a prepared container is not proven to be gone");
-                Ok(())
-            }
+        if let Ending::Uncertain(reason) = self.making().end(resource, &identity).await? {
+            tracing::warn!(reason, "a prepared container is not proven to be gone");
         }
+        Ok(())
     }
 
     fn spec(&self) -> ContainerSpec {

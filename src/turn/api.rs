@@ -48,12 +48,15 @@ async fn cancel_turn(
     Path(agent): Path<String>,
     Json(body): Json<CancelTurn>,
 ) -> Result<Answer<Cancelled>> {
-    let agent = app.db.transact(&caller, READ, &agent, agent_in).await?;
+    let agent = app
+        .db
+        .transact(&caller, READ, agent.as_str(), agent_in)
+        .await?;
     let cancelled = super::cancel(&app.db, &app.wakes, &caller, agent, body.turn_id).await?;
     Ok(Answer(Cancelled { cancelled }))
 }
 
-async fn agent_in(tx: &mut TenantTx, named: &String) -> Result<AgentId> {
+async fn agent_in(tx: &mut TenantTx, named: &str) -> Result<AgentId> {
     Ok(team::agent::find(tx, named).await?.id)
 }
 

@@ -9,6 +9,7 @@ mod demo;
 pub mod engine;
 pub mod progress;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -96,10 +97,19 @@ fn asked(up: &Up) -> Asked {
         public_url: None,
         data_dir: up.data_dir.clone(),
         cache_dir: up.cache_dir.clone(),
-        allowed_roots: up.allow_roots.clone(),
+        allowed_roots: allowed_roots(up),
         config_file: None,
         insecure_http: up.insecure_http,
         clock_offset_seconds: up.clock_offset,
+    }
+}
+
+/// What a single person needs: Teams may be linked below their own home directory.
+fn allowed_roots(up: &Up) -> Vec<PathBuf> {
+    let home = || config::environment("HOME").map(PathBuf::from).filter(|home| home.is_dir());
+    match up.allow_roots.as_slice() {
+        [] => home().filter(|home| home.parent().is_some()).into_iter().collect(),
+        named => named.to_vec(),
     }
 }
 

@@ -71,7 +71,7 @@ async fn claim_free(worker: &Arc<Worker>, after: &mut Option<HomeId>) -> Result<
         let worker = worker.clone();
         let tracker = worker.turns.clone();
         tracker.spawn(async move {
-            work(&worker, claim).await;
+            Box::pin(work(&worker, claim)).await;
             drop(permit);
             worker.app.wakes.send(Wake::Dispatch);
         });
@@ -87,7 +87,7 @@ async fn work(worker: &Arc<Worker>, claim: Claim) {
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
         .insert(claim.fence, stop.clone());
-    let attempted = attempt(worker, &claim, stop).await;
+    let attempted = Box::pin(attempt(worker, &claim, stop)).await;
     worker
         .stops
         .lock()
@@ -198,7 +198,7 @@ async fn attempt(
         admission,
         transcript,
     };
-    start(worker, claim, prepared).await
+    Box::pin(start(worker, claim, prepared)).await
 }
 
 fn no_engine(error: RuntimeError) -> NotAdmitted {
@@ -291,7 +291,7 @@ async fn run_started(worker: &Arc<Worker>, claim: &Claim, prepared: Prepared, in
         prepared.received,
         prepared.transcript,
     );
-    running.to_its_end(input).await;
+    running.carry_out(input).await;
     let nudged = worker
         .app
         .db

@@ -126,7 +126,7 @@ impl<'a> Running<'a> {
     }
 
     /// Runs the turn, cleans up, and settles the item.
-    pub async fn to_its_end(mut self, input: Input) {
+    pub async fn carry_out(mut self, input: Input) {
         let ahead = self.tools.session.clone();
         let ahead = tokio::spawn(async move { ahead.prepare().await });
         let (cancel, watch) = turn::watch_cancel(

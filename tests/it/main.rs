@@ -3,10 +3,12 @@
 
 mod architecture;
 mod bench;
+mod browser;
 mod cli;
 mod coding;
 mod database;
 mod dispatch;
+mod e2e;
 mod embedded;
 mod executor;
 mod instance;

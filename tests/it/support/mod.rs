@@ -5,4 +5,5 @@ pub mod docker;
 pub mod model;
 pub mod pi_stand_in;
 pub mod queue;
+pub mod server;
 pub mod turn;

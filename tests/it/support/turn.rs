@@ -139,7 +139,6 @@ pub fn acquire(home: &Home, incarnation: IncarnationId, path: &Path) -> Acquire 
 pub struct Turn {
     pub session: Arc<Session>,
     pub lease: LeaseHeld,
-    pub id: TurnId,
     calls: std::sync::atomic::AtomicUsize,
 }
 
@@ -205,7 +204,6 @@ impl Turn {
         Self {
             session: Arc::new(session),
             lease,
-            id: asked.turn,
             calls: std::sync::atomic::AtomicUsize::new(0),
         }
     }

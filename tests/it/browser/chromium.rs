@@ -1,0 +1,157 @@
+//! A browser of our own: a driver on a free port, a fresh profile, nothing that calls out.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use thirtyfour::LoggingPrefsLogLevel;
+use thirtyfour::prelude::*;
+
+use crate::support::server::PATIENCE;
+
+/// A window of the browser. `quit` ends it; after a panic the driver takes it along.
+pub struct Chromium {
+    pub driver: WebDriver,
+    client: reqwest::Client,
+    session: String,
+    process: Driver,
+}
+
+/// The driver's process with the browser's profile.
+struct Driver {
+    child: Child,
+    profile: PathBuf,
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_dir_all(&self.profile);
+    }
+}
+
+impl Chromium {
+    pub async fn start() -> Self {
+        drop(rustls::crypto::ring::default_provider().install_default());
+        let profile = std::env::temp_dir().join(format!("bz-profile-{}", std::process::id()));
+        let mut child = Command::new("chromedriver")
+            .arg("--port=0")
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("these tests need chromedriver: run .ci/install --test");
+        let mut said = BufReader::new(child.stdout.take().unwrap());
+        let process = Driver { child, profile };
+        let mut line = String::new();
+        let port: u16 = loop {
+            line.clear();
+            assert_ne!(said.read_line(&mut line).unwrap(), 0, "chromedriver ended");
+            let port = line.split("successfully on port ").nth(1);
+            if let Some(port) = port {
+                break port.trim().trim_end_matches('.').parse().unwrap();
+            }
+        };
+        let address = format!("http://127.0.0.1:{port}");
+        let client = reqwest::Client::builder().no_proxy().build().unwrap();
+        let driver = WebDriver::builder(&address, capabilities(&process.profile))
+            .client(client.clone())
+            .connect()
+            .await
+            .unwrap();
+        let session = format!("{address}/session/{}", driver.session_id());
+        Self {
+            driver,
+            client,
+            session,
+            process,
+        }
+    }
+
+    /// A size of the page itself, whatever the window's frame takes.
+    pub async fn resize(&self, width: u32, height: u32) {
+        let size =
+            json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});
+        self.tell("Emulation.setDeviceMetricsOverride", size).await;
+    }
+
+    /// What the person's system prefers: `dark` or `light`.
+    pub async fn prefer(&self, scheme: &str) {
+        let features = json!([{"name": "prefers-color-scheme", "value": scheme}]);
+        self.tell("Emulation.setEmulatedMedia", json!({"features": features}))
+            .await;
+    }
+
+    /// The value of an expression in the page.
+    pub async fn value(&self, expression: &str) -> Value {
+        let script = format!("return ({expression});");
+        let value = self.driver.execute(script, Vec::new()).await;
+        value.unwrap().json().clone()
+    }
+
+    /// The value, once it is the expected one.
+    pub async fn until(&self, expression: &str, expected: Value) {
+        let begun = Instant::now();
+        loop {
+            let now = self.value(expression).await;
+            if now == expected {
+                return;
+            }
+            if begun.elapsed() > PATIENCE {
+                let page = self.value("document.body.innerText").await;
+                panic!("{expression} stays {now}, not {expected}: {page}");
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// The whole window as PNG.
+    pub async fn picture(&self) -> Vec<u8> {
+        self.driver.screenshot_as_png().await.unwrap()
+    }
+
+    /// What the browser complained about since the last call: script errors, failed requests, breaches of the policy.
+    pub async fn complaints(&self) -> Vec<String> {
+        let entries = self.driver.browser_log().await.unwrap();
+        let severe = entries.into_iter().filter(|entry| entry.level != "INFO");
+        severe.map(|entry| entry.message).collect()
+    }
+
+    pub async fn quit(self) {
+        self.driver.quit().await.unwrap();
+        drop(self.process);
+    }
+
+    /// A command of the browser's own protocol.
+    async fn tell(&self, command: &str, parameters: Value) {
+        let address = format!("{}/goog/cdp/execute", self.session);
+        let body = json!({"cmd": command, "params": parameters});
+        let answer = self.client.post(address).json(&body).send().await.unwrap();
+        assert!(answer.status().is_success(), "{command}: {answer:?}");
+    }
+}
+
+fn capabilities(profile: &std::path::Path) -> Capabilities {
+    let mut chromium = DesiredCapabilities::chrome();
+    let profile = format!("--user-data-dir={}", profile.display());
+    for argument in [
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-quic",
+        "--disable-dev-shm-usage",
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-sync",
+        "--no-first-run",
+        "--window-size=1280,900",
+        profile.as_str(),
+    ] {
+        chromium.add_arg(argument).unwrap();
+    }
+    chromium
+        .set_browser_log_level(LoggingPrefsLogLevel::All)
+        .unwrap();
+    chromium.into()
+}
