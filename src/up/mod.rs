@@ -106,9 +106,16 @@ fn asked(up: &Up) -> Asked {
 
 /// What a single person needs: Teams may be linked below their own home directory.
 fn allowed_roots(up: &Up) -> Vec<PathBuf> {
-    let home = || config::environment("HOME").map(PathBuf::from).filter(|home| home.is_dir());
+    let home = || {
+        config::environment("HOME")
+            .map(PathBuf::from)
+            .filter(|home| home.is_dir())
+    };
     match up.allow_roots.as_slice() {
-        [] => home().filter(|home| home.parent().is_some()).into_iter().collect(),
+        [] => home()
+            .filter(|home| home.parent().is_some())
+            .into_iter()
+            .collect(),
         named => named.to_vec(),
     }
 }
