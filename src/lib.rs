@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! T5  main.rs
-//! T4  routes, server, web, worker, cli, up, embedded, rehearsal, doctor, bench     compose features
+//! T4  routes, server, web, worker, cli, up, serve, embedded, rehearsal, doctor, bench     compose features
 //! T3  team, queue, approval, workspace, turn, coding, message                 features
 //! T2  tenant, auth, provider
 //! T1  app, readiness, db, http, console, executor, launcher, runtime, toolbox, repo, telemetry
@@ -22,7 +22,10 @@ pub mod clock;
 pub mod coding;
 pub mod config;
 pub mod console;
-#[expect(clippy::disallowed_methods, reason = "the one module that begins transactions")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one module that begins transactions"
+)]
 pub mod db;
 pub mod doctor;
 pub mod embedded;
@@ -43,6 +46,7 @@ pub mod repo;
 pub mod routes;
 pub mod runtime;
 pub mod secret;
+pub mod serve;
 pub mod server;
 pub mod team;
 pub mod telemetry;

@@ -27,8 +27,8 @@ use crate::embedded::cluster::Role;
 use crate::embedded::{Cluster, Layout, keys};
 use crate::executor::docker::{DockerConfig, DockerExecutor};
 use crate::ids::{HomeId, ResourceId};
-use crate::instance::{first, restored};
 use crate::instance::ways_in::{self, Mint};
+use crate::instance::{first, restored};
 use crate::runtime::pi::PiRuntime;
 use crate::runtime::pi::install::PiInstall;
 use crate::{identity, limits, readiness, server};
@@ -188,6 +188,7 @@ fn app(config: &Config, layout: &Layout, db: Db) -> anyhow::Result<App> {
         config: Arc::new(config.clone()),
         master: Arc::new(keys::master_key(&layout.master_key())?),
         readiness: readiness::Shared::default(),
+        inspecting: Default::default(),
         stopping: CancellationToken::new(),
     })
 }
