@@ -9,6 +9,7 @@ use crate::config::Config;
 use crate::db::Db;
 use crate::db::wake::Wakes;
 use crate::executor::Executor;
+use crate::executor::inspecting::Inspecting;
 use crate::readiness;
 use crate::runtime::AgentRuntime;
 use crate::secret::MasterKey;
@@ -25,6 +26,8 @@ pub struct App {
     pub master: Arc<MasterKey>,
     /// What the instance needs, as last seen.
     pub readiness: readiness::Shared,
+    /// What looks at repositories outside turns need.
+    pub inspecting: Inspecting,
     /// Cancelled when the process begins to stop; long answers end then.
     pub stopping: CancellationToken,
 }

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! T5  main.rs
-//! T4  routes, server, web, worker, cli, up, embedded, rehearsal, doctor, bench     compose features
+//! T4  routes, server, web, worker, cli, up, serve, embedded, rehearsal, doctor, bench     compose features
 //! T3  team, queue, approval, workspace, turn, coding, message                 features
 //! T2  tenant, auth, provider
 //! T1  app, readiness, db, http, console, executor, launcher, runtime, toolbox, repo, telemetry
@@ -46,6 +46,7 @@ pub mod repo;
 pub mod routes;
 pub mod runtime;
 pub mod secret;
+pub mod serve;
 pub mod server;
 pub mod team;
 pub mod telemetry;

@@ -389,6 +389,12 @@ pub const EVENT_STREAMS_PER_OPERATOR: usize = 24;
 pub const EVENT_STREAM_LIFE: Duration = Duration::from_secs(10 * 60);
 /// A page looks for a running command's new output this often.
 pub const LIVE_TAIL_EVERY: Duration = Duration::from_millis(700);
+/// Repositories that one process looks at outside turns at once.
+pub const INSPECTIONS_AT_ONCE: usize = 4;
+/// How long a request waits for one of these places.
+pub const INSPECTION_WAIT: Duration = Duration::from_secs(5);
+/// How long the toolbox of such a look may take, start included; Git alone may take 5 s.
+pub const INSPECTION_TIME: Duration = Duration::from_secs(10);
 /// Lines of a conversation that one page of messages is read from.
 pub const MESSAGES_PAGE: i64 = 200;
 /// Receipts of one page.

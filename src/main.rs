@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use bazilion::cli::{self, Cli, Ran, ServerCommand};
 use bazilion::console::output::to_stderr;
-use bazilion::{bench, doctor, instance, telemetry, up};
+use bazilion::{bench, doctor, instance, serve, telemetry, up};
 
 fn main() -> ExitCode {
     // The only TLS stack; every HTTP client of the process asks for it.
@@ -37,24 +37,19 @@ fn main() -> ExitCode {
 async fn run(cli: Cli) -> ExitCode {
     match cli::run(cli).await {
         Ran::Done(exit) => exit.into(),
-        Ran::Server(command) => serve(command).await,
+        Ran::Server(command) => server(command).await,
     }
 }
 
-async fn serve(command: ServerCommand) -> ExitCode {
+async fn server(command: ServerCommand) -> ExitCode {
     match command {
         ServerCommand::Up(up) => Box::pin(up::run(up)).await,
         ServerCommand::Doctor(verb) => Box::pin(doctor::run(verb)).await,
         ServerCommand::Instance(verb) => Box::pin(instance::verbs::run(verb)).await,
         ServerCommand::Migrate(verb) => Box::pin(instance::verbs::migrate(verb)).await,
-        ServerCommand::Serve(_) => missing("serve"),
+        ServerCommand::Serve(verb) => Box::pin(serve::run(verb)).await,
         ServerCommand::Bench(verb) => Box::pin(bench::run(verb)).await,
     }
-}
-
-fn missing(verb: &str) -> ExitCode {
-    to_stderr(&format!("bazilion: this build does not have `{verb}`"));
-    ExitCode::FAILURE
 }
 
 /// Help and version are data; everything else that clap says is a usage error, exit code 2.

@@ -188,6 +188,7 @@ fn app(config: &Config, layout: &Layout, db: Db) -> anyhow::Result<App> {
         config: Arc::new(config.clone()),
         master: Arc::new(keys::master_key(&layout.master_key())?),
         readiness: readiness::Shared::default(),
+        inspecting: Default::default(),
         stopping: CancellationToken::new(),
     })
 }

@@ -274,10 +274,7 @@ fn context(report: &Value) -> String {
     // Writing to a String can not fail.
     let _ = writeln!(text, "target       {}", cell(report, "/target"));
     let _ = writeln!(text, "fingerprint  {}", cell(report, "/fingerprint"));
-    let _ = writeln!(
-        text,
-        "             not a code snapshot, not a readiness result, not a test receipt"
-    );
+    let _ = writeln!(text, "             {}", cell(report, "/note"));
     let _ = writeln!(
         text,
         "\ninstructions: {}",

@@ -1,4 +1,4 @@
-//! A Team's receipts and runtime defaults over HTTP.
+//! A Team's receipts, runtime defaults and repository context over HTTP.
 
 use std::path::Path as FilePath;
 
@@ -9,6 +9,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::environment::{self, Defaults, PutEnvironment, TeamEnvironment};
+use super::inspection;
 use super::receipt::Receipt;
 use crate::app::App;
 use crate::auth::extract::ApiCaller;
@@ -19,6 +20,7 @@ use crate::http::extract::{Json, Path, Query};
 use crate::http::paging::Page;
 use crate::ids::{ReceiptId, TurnId};
 use crate::limits;
+use crate::repo::report::Report;
 use crate::team::{self, Team};
 
 const READ: Op = Op::locking("coding.read");
@@ -30,6 +32,7 @@ pub fn router() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .routes(routes!(list_receipts))
         .routes(routes!(show_receipt))
+        .routes(routes!(show_context))
         .routes(routes!(show_environment, put_environment))
 }
 
@@ -78,6 +81,34 @@ async fn show_receipt(
             .transact(&caller, READ, &args, super::receipt)
             .await?,
     ))
+}
+
+/// Which place of the repository.
+#[derive(Deserialize, utoipa::IntoParams)]
+struct Target {
+    /// A file or directory below the Team's root; the root when it is absent.
+    target: Option<String>,
+}
+
+/// A fresh look at a Team's repository: instructions, command suggestions, Git's state. Runs nothing of it. A bad target
+/// is an incomplete report. A fingerprint is not a full code snapshot, not an environment-readiness result and not a
+/// test receipt.
+#[utoipa::path(get, path = "/teams/{team}/repository-context", tag = "coding", params(("team" = String, Path,), Target),
+    responses((status = 200, body = serde_json::Value)))]
+async fn show_context(
+    State(app): State<App>,
+    ApiCaller(caller): ApiCaller,
+    Path(named): Path<String>,
+    Query(asked): Query<Target>,
+) -> Result<Answer<Report>> {
+    let look = || app.db.transact(&caller, READ, &named, inspection::subject);
+    let (team, busy_before) = look().await?;
+    let target = asked.target.unwrap_or_else(|| ".".into());
+    let mut report = inspection::context(&app, caller.home(), team, target).await?;
+    if busy_before || look().await?.1 {
+        inspection::beside_a_turn(&mut report);
+    }
+    Ok(Answer(report))
 }
 
 /// What a Team has saved, and what a turn admitted now would be given.
@@ -139,12 +170,10 @@ async fn team_in(tx: &mut TenantTx, named: &str) -> Result<Team> {
     team::show(tx, named).await
 }
 
-/// Each component below the root is a real directory. Looks at names only; nothing is opened.
+/// Each component below the root is a real directory. Looks at names only; nothing is opened. The root itself is always
+/// there: a managed one is made when it is first needed.
 fn is_directory(root: &FilePath, cwd: &str) -> bool {
     let mut path = root.to_owned();
-    if !path.is_dir() {
-        return false;
-    }
     cwd.split('/').filter(|part| *part != ".").all(|part| {
         path.push(part);
         std::fs::symlink_metadata(&path).is_ok_and(|meta| meta.is_dir())

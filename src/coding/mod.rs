@@ -11,6 +11,7 @@ pub mod applicability;
 pub mod command;
 pub mod environment;
 pub mod hints;
+pub mod inspection;
 pub mod output;
 pub mod receipt;
 pub mod session;

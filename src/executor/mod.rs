@@ -26,6 +26,7 @@ pub mod ahead;
 pub mod docker;
 pub mod hints;
 pub mod images;
+pub mod inspecting;
 mod labels;
 pub mod output;
 pub mod redact;
@@ -124,6 +125,17 @@ impl Default for Limits {
             milli_cpus: SANDBOX_MILLI_CPUS,
             pids: SANDBOX_PIDS,
             tmp_bytes: SANDBOX_TMP,
+        }
+    }
+}
+
+impl From<&crate::config::Executor> for Limits {
+    fn from(config: &crate::config::Executor) -> Self {
+        Self {
+            memory_bytes: config.memory_bytes,
+            milli_cpus: config.milli_cpus,
+            pids: config.pids,
+            tmp_bytes: config.tmp_bytes,
         }
     }
 }

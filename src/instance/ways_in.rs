@@ -83,7 +83,7 @@ pub fn link_path(secret: &SecretString) -> String {
 }
 
 /// The home of that slug.
-pub(super) async fn find_home(db: &Db, slug: &str) -> Result<HomeId> {
+pub async fn find_home(db: &Db, slug: &str) -> Result<HomeId> {
     let found = db
         .system(LOOK, slug, async |tx: &mut SystemTx, slug: &str| {
             tenant::find_home_by_slug_across_homes(tx, slug).await

@@ -6,6 +6,7 @@
 //!   whoever is still there after the deadline is cut off.
 
 pub mod health;
+pub mod process;
 
 use std::net::SocketAddr;
 use std::pin::pin;

@@ -63,13 +63,19 @@ pub fn set_up(config: &Config, turns: PathBuf, clock: Arc<dyn Clock>) -> Result<
 }
 
 impl Engines {
-    /// Makes what is missing. What could not be made comes back, for the person to read.
-    pub async fn prepare(&mut self, config: &Config, progress: &Progress) -> Vec<Obstacle> {
+    /// Makes what is missing, all of it for a process that runs work. What could not be made comes back, for the person
+    /// to read.
+    pub async fn prepare(
+        &mut self,
+        config: &Config,
+        runs_work: bool,
+        progress: &Progress,
+    ) -> Vec<Obstacle> {
         let mut missing = Vec::new();
-        if let Err(obstacle) = self.prepare_images(config, progress).await {
+        if let Err(obstacle) = self.prepare_images(config, runs_work, progress).await {
             missing.push(obstacle);
         }
-        if let Err(obstacle) = self.prepare_pi(progress).await {
+        if runs_work && let Err(obstacle) = self.prepare_pi(progress).await {
             missing.push(obstacle);
         }
         missing
@@ -78,6 +84,7 @@ impl Engines {
     async fn prepare_images(
         &mut self,
         config: &Config,
+        runs_work: bool,
         progress: &Progress,
     ) -> Result<(), Obstacle> {
         progress.step("Looking at the container engine");
@@ -102,6 +109,9 @@ impl Engines {
             .await
             .map_err(failed)?
             .reference;
+        if !runs_work {
+            return Ok(());
+        }
         if config.sandbox_image.is_some() {
             let wanted = self.executor.image(&self.images.sandbox).await;
             return wanted.map(drop).map_err(failed);

@@ -11,36 +11,26 @@ pub mod progress;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
-use self::engine::Engines;
 use self::progress::Progress;
 use crate::app::App;
 use crate::cli::server::Up;
-use crate::clock::SystemClock;
 use crate::config::{self, Asked, Config, Obstacle};
 use crate::console::Out;
 use crate::console::output::to_stderr;
 use crate::db::Db;
-use crate::db::wake::Wakes;
 use crate::embedded::binaries::Search;
 use crate::embedded::cluster::Role;
-use crate::embedded::{Cluster, Hold, Layout, Lock, account, keys, lock};
-use crate::error::Error;
-use crate::executor::User;
+use crate::embedded::{Cluster, Hold, Layout, Lock, keys, lock};
 use crate::instance::first::{self, First};
 use crate::instance::restored::DataDirectory;
-use crate::instance::restored::apply::{self, Opened};
 use crate::instance::ways_in;
-use crate::worker::{self, Worker};
-use crate::{limits, readiness, server};
+use crate::server::process::{self, Given, Process, Roles, failed};
+use crate::{limits, server};
 
 /// Runs until it is told to stop.
 pub async fn run(up: Up) -> ExitCode {
@@ -61,7 +51,7 @@ async fn start(up: &Up, progress: &Progress) -> Result<(), Obstacle> {
         Hold::Ours(lock) => lock,
         Hold::Theirs(holder) => return join(up, &layout, holder.as_ref()),
     };
-    let stopping = stop_on_signal()?;
+    let stopping = process::stop_on_signal()?;
     let listener = server::bind(config.listen).await?;
     let note = |text: &str| progress.step(text);
     let search = Search::of_machine();
@@ -143,41 +133,6 @@ fn join(up: &Up, layout: &Layout, holder: Option<&lock::Holder>) -> Result<(), O
     Ok(())
 }
 
-/// The first signal stops in order, the second at once: PostgreSQL then ends with its parent.
-fn stop_on_signal() -> Result<CancellationToken, Obstacle> {
-    let listen = |kind| {
-        signal(kind).map_err(|e| {
-            Obstacle::new(
-                format!("Signals cannot be received: {e}."),
-                "Report this with the line above.",
-            )
-        })
-    };
-    let (mut interrupt, mut terminate) = (
-        listen(SignalKind::interrupt())?,
-        listen(SignalKind::terminate())?,
-    );
-    let stopping = CancellationToken::new();
-    let token = stopping.clone();
-    tokio::spawn(async move {
-        for so_far in 0.. {
-            let heard = tokio::select! { heard = interrupt.recv() => heard, heard = terminate.recv() => heard };
-            if heard.is_none() {
-                return;
-            }
-            if so_far > 0 {
-                to_stderr(
-                    "bazilion: stopped at once; the next start looks after what was under way",
-                );
-                std::process::exit(130);
-            }
-            to_stderr("bazilion: stopping (once more stops at once)");
-            token.cancel();
-        }
-    });
-    Ok(stopping)
-}
-
 /// The part of a life between the database's start and its stop.
 struct Instance<'a> {
     up: &'a Up,
@@ -201,19 +156,11 @@ impl Instance<'_> {
         else {
             return Ok(());
         };
-        let (app, engines, demo) = prepared?;
-        let ready = self.ready(&app, cluster, demo.as_ref()).await?;
+        let (process, demo) = prepared?;
+        let ready = self.ready(&process.app, cluster, demo.as_ref()).await?;
         self.lock.announce(&self.layout, ready.clone())?;
         self.show(&ready, demo.is_some());
-        let loops = self.spawn_loops(&app, &engines, cluster).await?;
-        let served = server::serve(app.clone(), listener).await;
-        // Without a server nothing else is of use; with a signal this is a repeat.
-        app.stopping.cancel();
-        self.progress.step("Ending what runs");
-        loops.close();
-        loops.wait().await;
-        app.db.close().await;
-        served.map_err(|e| Obstacle::new(format!("The server ended: {e}."), "Start it again."))
+        process.run(Some(listener)).await
     }
 
     /// Everything that must be there before the first request.
@@ -222,7 +169,7 @@ impl Instance<'_> {
         mut config: Config,
         listener: &TcpListener,
         cluster: &Cluster,
-    ) -> Result<(App, Engines, Option<demo::Running>), Obstacle> {
+    ) -> Result<(Process, Option<demo::Running>), Obstacle> {
         let bound = listener.local_addr().map_err(|e| {
             Obstacle::new(
                 format!("The listener has no address: {e}."),
@@ -234,35 +181,32 @@ impl Instance<'_> {
         }
         let master = keys::master_key(&self.layout.master_key())?;
         let db = self.database(&config, cluster).await?;
-        account::of_workspaces()?;
-        let clock = Arc::new(SystemClock);
-        let mut engines = engine::set_up(&config, self.layout.turns(), clock.clone())?;
-        for obstacle in Box::pin(engines.prepare(&config, self.progress)).await {
-            self.progress.say(&format!("bazilion: {obstacle}"));
-        }
-        let app = App {
+        let given = Given {
+            config,
             db,
-            wakes: Wakes::default(),
-            clock,
-            executor: engines.executor.clone(),
-            runtime: engines.runtime.clone(),
-            config: Arc::new(config),
-            master: Arc::new(master),
-            readiness: readiness::Shared::default(),
+            master,
+            turns: self.layout.turns(),
+            secrets: cluster.secrets(),
             stopping: self.stopping.clone(),
+            roles: Roles {
+                web: true,
+                worker: true,
+            },
         };
+        let process = Process::assemble(given, self.progress).await?;
+        let app = &process.app;
         let wanted = self.up.demo
-            || demo::is_there(&app)
+            || demo::is_there(app)
                 .await
                 .map_err(|e| failed("Looking for the demo", &e))?;
         let demo = if wanted {
             self.progress.step("Preparing the demo");
-            Some(demo::start(&app).await?)
+            Some(demo::start(app).await?)
         } else {
             None
         };
-        Box::pin(server::health::look(&app, &engines.images)).await;
-        Ok((app, engines, demo))
+        process.look().await;
+        Ok((process, demo))
     }
 
     /// Migrated, opened as the login that owns nothing, and recognised.
@@ -281,17 +225,7 @@ impl Instance<'_> {
         .map_err(|e| failed("Connecting to the database", &e))?;
         let directory = DataDirectory::look(cluster.data())
             .map_err(|e| Obstacle::file("Looking at", cluster.data(), &e))?;
-        let opened = apply::open(&db, config, Some(&directory)).await;
-        if let Opened::Restored { signs, items } =
-            opened.map_err(|e| failed("Recognising the database", &e))?
-        {
-            let signs: Vec<&str> = signs.iter().map(|sign| sign.as_str()).collect();
-            self.progress.say(&format!(
-                "bazilion: this database was copied or taken back ({}). Every queue is paused; {items} open item(s) are \
-                 uncertain until somebody acknowledges them.",
-                signs.join(", ")
-            ));
-        }
+        process::recognise(&db, config, Some(&directory), self.progress).await?;
         Ok(db)
     }
 
@@ -336,34 +270,6 @@ impl Instance<'_> {
         Ok(Some(format!("{url}{path}")))
     }
 
-    /// Background work of the process, each loop until `app.stopping`; the worker ends what it runs first.
-    async fn spawn_loops(
-        &self,
-        app: &App,
-        engines: &Engines,
-        cluster: &Cluster,
-    ) -> Result<TaskTracker, Obstacle> {
-        let loops = TaskTracker::new();
-        let (wakes, db, stop) = (app.wakes.clone(), app.db.clone(), app.stopping.clone());
-        loops.spawn(async move { wakes.run(&db, stop).await });
-        loops.spawn(server::health::watch(app.clone(), engines.images.clone()));
-        let owner = account::of_workspaces()?;
-        let settings = worker::Settings {
-            sandbox_image: engines.images.sandbox.clone(),
-            toolbox_image: engines.images.toolbox.clone(),
-            user: User {
-                uid: owner.uid,
-                gid: owner.gid,
-            },
-            secrets: cluster.secrets(),
-        };
-        let (live, _) = broadcast::channel(limits::WAKE_BUFFER);
-        let worker = Worker::begin(app.clone(), settings, live).await;
-        let worker = worker.map_err(|e| failed("Joining the workers", &e))?;
-        loops.spawn(worker.run());
-        Ok(loops)
-    }
-
     fn show(&self, ready: &Value, demo: bool) {
         self.progress.clear();
         let out = Out::new(self.up.json);
@@ -387,18 +293,4 @@ impl Instance<'_> {
         }
         to_stderr("Ctrl-C stops everything.");
     }
-}
-
-/// An operation of the product that did not succeed at the start, with the chain of its causes.
-fn failed(doing: &str, error: &Error) -> Obstacle {
-    let mut text = format!("{doing} failed: {error}");
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        text.push_str(&format!(": {cause}"));
-        source = cause.source();
-    }
-    Obstacle::new(
-        format!("{text}."),
-        "Read the log in the data directory (postgres/log), then start again.",
-    )
 }

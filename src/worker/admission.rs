@@ -4,20 +4,12 @@
 //! - The lease is taken first; everything made after it is recorded under it, and ended with it.
 //! - The root's identity is pinned here for the whole turn.
 
-use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
-
-use futures_util::StreamExt as _;
-use tokio_util::io::StreamReader;
-
 use super::Worker;
 use super::facts::Facts;
 use crate::coding::session::Admitted;
-use crate::config;
 use crate::error::{Code, Error};
 use crate::executor::{
-    self, Attached, Chunk, ContainerSpec, EngineReport, ExecutorError, FileIdentity, Identity,
-    Image, Kind, Limits, User,
+    self, ContainerSpec, EngineReport, ExecutorError, FileIdentity, Identity, Image, Kind, Limits,
 };
 use crate::identity::Caller;
 use crate::ids::{HomeId, LeaseId, ResourceId, TurnId};
@@ -25,8 +17,8 @@ use crate::queue::model::{Diagnostic, WaitingFor};
 use crate::repo::report::{Report, State};
 use crate::toolbox::Toolbox;
 use crate::turn::Posture;
-use crate::workspace::container::{Made, Making, NotMade};
-use crate::workspace::{self, Acquire, LeaseHeld, RootIdentity};
+use crate::workspace::container::{self, Made, Making, NotMade};
+use crate::workspace::{self, Acquire, LeaseHeld, RootIdentity, root};
 
 /// Why a claim is not started.
 #[derive(Debug)]
@@ -77,14 +69,17 @@ pub async fn admit(
     );
     let managed = matches!(facts.team.root, crate::team::Root::Managed);
     let owner = worker.settings.user;
-    let (root, user) = tokio::task::spawn_blocking(move || look(&directory, managed, owner))
-        .await
-        .map_err(|e| Error::internal("looking at a workspace root", e))?
-        .map_err(NotAdmitted::Unprepared)?;
+    let (found, user) =
+        tokio::task::spawn_blocking(move || root::prepare(&directory, managed, owner))
+            .await
+            .map_err(|e| Error::internal("looking at a workspace root", e))?
+            .map_err(|unusable| {
+                NotAdmitted::Unprepared(Diagnostic::new(unusable.code(), unusable.to_string()))
+            })?;
     let (engine, image, toolbox_image) = engine(worker, facts, posture).await?;
     let lease = workspace::acquire(
         &worker.app.db,
-        &asked(worker, caller.home(), facts, turn, root.clone()),
+        &asked(worker, caller.home(), facts, turn, found.clone()),
     )
     .await?;
     let admitted = Admitted {
@@ -94,15 +89,15 @@ pub async fn admit(
         restrictions: engine.restrictions,
         user,
         workspace: executor::Workspace {
-            path: root.path,
+            path: found.path,
             identity: FileIdentity {
-                device: root.root.device,
-                inode: root.root.inode,
+                device: found.root.device,
+                inode: found.root.inode,
             },
             writable: true,
         },
         mounts: Vec::new(),
-        limits: limits(&worker.app.config.executor),
+        limits: Limits::from(&worker.app.config.executor),
         defaults: facts.defaults_for(posture),
         defaults_revision: facts
             .defaults
@@ -118,15 +113,6 @@ pub async fn admit(
         toolbox_container,
         report,
     })
-}
-
-fn limits(config: &config::Executor) -> Limits {
-    Limits {
-        memory_bytes: config.memory_bytes,
-        milli_cpus: config.milli_cpus,
-        pids: config.pids,
-        tmp_bytes: config.tmp_bytes,
-    }
 }
 
 fn asked(
@@ -148,51 +134,6 @@ fn asked(
         instance: worker.instance,
         generation: worker.incarnation.generation,
     }
-}
-
-/// Resolves the root and the user that commands run as; makes a managed root.
-fn look(directory: &Path, managed: bool, owner: User) -> Result<(RootIdentity, User), Diagnostic> {
-    let unusable = |_| {
-        Diagnostic::new(
-            "root_unusable",
-            "The Team's root directory is missing or cannot be read. Mend it, then resume.",
-        )
-    };
-    if managed {
-        make_managed(directory, owner).map_err(unusable)?;
-    }
-    let root = RootIdentity::capture(directory).map_err(unusable)?;
-    if managed {
-        return Ok((root, owner));
-    }
-    let meta = std::fs::metadata(&root.path).map_err(unusable)?;
-    if meta.uid() == 0 {
-        let text = format!(
-            "The linked directory belongs to root, and commands never run as root. Give it to an ordinary user: \
-             chown -R {}:{} DIRECTORY, then resume.",
-            owner.uid, owner.gid
-        );
-        return Err(Diagnostic::new("root_owned", text));
-    }
-    let user = User {
-        uid: meta.uid(),
-        gid: meta.gid(),
-    };
-    Ok((root, user))
-}
-
-fn make_managed(directory: &Path, owner: User) -> std::io::Result<()> {
-    use std::os::unix::fs::{DirBuilderExt as _, chown};
-    if directory.is_dir() {
-        return Ok(());
-    }
-    let home: PathBuf = directory.parent().map(Path::to_owned).unwrap_or_default();
-    std::fs::create_dir_all(&home)?;
-    std::fs::DirBuilder::new().mode(0o700).create(directory)?;
-    if rustix::process::geteuid().is_root() {
-        chown(directory, Some(owner.uid), Some(owner.gid))?;
-    }
-    Ok(())
 }
 
 async fn engine(
@@ -258,7 +199,7 @@ async fn open(
         attached,
         ..
     } = made;
-    let toolbox = connect(attached);
+    let toolbox = container::toolbox(attached);
     let captured = toolbox.context(&facts.team.id.to_string(), ".", None).await;
     match captured {
         Ok(report) if report.instructions.state == State::Complete => {
@@ -307,18 +248,4 @@ fn toolbox_spec(admitted: &Admitted, lease: &LeaseHeld, image: &Image) -> Contai
         limits: admitted.limits,
         labels: lease.labels(),
     }
-}
-
-/// The toolbox speaks over its standard output; what it says on the other stream is for the log.
-fn connect(attached: Attached) -> Toolbox {
-    let Attached { input, output, .. } = attached;
-    let frames = output.filter_map(async |chunk| match chunk {
-        Ok(Chunk::Out(bytes)) => Some(Ok(bytes)),
-        Ok(Chunk::Err(bytes)) => {
-            tracing::debug!(text = %String::from_utf8_lossy(&bytes), "toolbox");
-            None
-        }
-        Err(error) => Some(Err(error)),
-    });
-    Toolbox::connect(StreamReader::new(Box::pin(frames)), input)
 }

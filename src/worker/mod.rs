@@ -12,7 +12,7 @@ pub mod recovery;
 mod run;
 mod store;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -28,7 +28,7 @@ use crate::coding::{self, Receipt};
 use crate::db::wake::Wake;
 use crate::db::{Op, SystemTx};
 use crate::error::Result;
-use crate::executor::User;
+use crate::executor::{ContainerId, User};
 use crate::workspace::Liveness;
 use crate::{events, limits, queue};
 
@@ -63,6 +63,8 @@ pub struct Worker {
     pub turns: TaskTracker,
     /// Of each claim of this process, by its fencing number: fires when a person asked for its end.
     pub stops: Mutex<HashMap<i64, CancellationToken>>,
+    /// Containers of inspections that the last sweep saw: no inspection lives from one sweep to the next.
+    pub inspections: Mutex<HashSet<ContainerId>>,
 }
 
 impl Worker {
@@ -93,6 +95,7 @@ impl Worker {
             ending: CancellationToken::new(),
             turns: TaskTracker::new(),
             stops: Mutex::default(),
+            inspections: Mutex::default(),
         }))
     }
 

@@ -4,10 +4,12 @@
 //! - The sweep touches only containers of this instance, generation and an ended lease. Others that look like ours
 //!   are reported: they may belong to the original of a copied database.
 
+use std::sync::PoisonError;
+
 use super::{Worker, incarnation, store};
 use crate::db::{Op, SystemTx, TenantTx};
 use crate::error::Result;
-use crate::executor::{Found, Identity};
+use crate::executor::{ContainerId, EngineId, Found, Identity, Labels};
 use crate::ids::{HomeId, IncarnationId, LeaseId};
 use crate::workspace::recovery as leases;
 use crate::{coding, turn};
@@ -72,10 +74,59 @@ async fn sweep(worker: &Worker) -> Result<()> {
             return Ok(());
         }
     };
-    for container in found {
+    let (inspections, leased) = found.into_iter().partition(is_inspection);
+    for container in leased {
         sweep_one(worker, container).await?;
     }
+    sweep_inspections(worker, inspections).await;
     Ok(())
+}
+
+fn is_inspection(container: &Found) -> bool {
+    let labels = container.labels.as_ref();
+    labels.is_some_and(|labels| labels.lease.is_none())
+}
+
+/// Removes what a process that died left of its inspections: what was here at the last sweep already.
+async fn sweep_inspections(worker: &Worker, found: Vec<Found>) {
+    let now = found.iter().map(|container| container.id.clone()).collect();
+    let before = {
+        let mut seen = worker
+            .inspections
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut *seen, now)
+    };
+    for container in found {
+        let ours = |labels: &Labels| labels.generation == worker.incarnation.generation;
+        if before.contains(&container.id)
+            && let Some(labels) = container.labels.filter(ours)
+        {
+            remove(
+                worker,
+                container.engine,
+                container.name,
+                container.id,
+                labels,
+            )
+            .await;
+        }
+    }
+}
+
+async fn remove(worker: &Worker, engine: EngineId, name: String, id: ContainerId, labels: Labels) {
+    let identity = Identity {
+        engine,
+        name,
+        id: Some(id),
+        labels,
+    };
+    if let Err(uncertain) = worker.app.executor.remove(&identity).await {
+        tracing::warn!(
+            reason = uncertain.reason,
+            "a left-over container was not removed"
+        );
+    }
 }
 
 async fn sweep_one(worker: &Worker, container: Found) -> Result<()> {
@@ -99,18 +150,14 @@ async fn sweep_one(worker: &Worker, container: Found) -> Result<()> {
         .system(SWEEP, &(labels.home, lease, generation), ended_in)
         .await?;
     if ended {
-        let identity = Identity {
-            engine: container.engine,
-            name: container.name,
-            id: Some(container.id),
+        remove(
+            worker,
+            container.engine,
+            container.name,
+            container.id,
             labels,
-        };
-        if let Err(uncertain) = worker.app.executor.remove(&identity).await {
-            tracing::warn!(
-                reason = uncertain.reason,
-                "a left-over container was not removed"
-            );
-        }
+        )
+        .await;
     }
     Ok(())
 }

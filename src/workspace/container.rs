@@ -5,13 +5,19 @@
 //! - Every failure ends in one of two ways: nothing was made, or its absence was proven; or the workspace is blocked.
 //! - Before each engine call the process asks whether it may still act.
 
+use futures_util::StreamExt as _;
+use tokio_util::io::StreamReader;
+
 use super::{LeaseHeld, Liveness, NewContainer, ResourceKind};
 use crate::db::Db;
 use crate::error::{Error, Result};
-use crate::executor::{Attached, ContainerSpec, EngineId, Executor, Identity, Kind, Restriction};
+use crate::executor::{
+    Attached, Chunk, ContainerSpec, EngineId, Executor, Identity, Kind, Restriction,
+};
 use crate::identity::Caller;
 use crate::ids::{ReceiptId, ResourceId};
 use crate::secret;
+use crate::toolbox::Toolbox;
 
 /// Where and under which lease containers are made.
 pub struct Making<'a> {
@@ -156,4 +162,18 @@ impl Making<'_> {
             }
         }
     }
+}
+
+/// The toolbox speaks over its standard output; what it says on the other stream is for the log.
+pub fn toolbox(attached: Attached) -> Toolbox {
+    let Attached { input, output, .. } = attached;
+    let frames = output.filter_map(async |chunk| match chunk {
+        Ok(Chunk::Out(bytes)) => Some(Ok(bytes)),
+        Ok(Chunk::Err(bytes)) => {
+            tracing::debug!(text = %String::from_utf8_lossy(&bytes), "toolbox");
+            None
+        }
+        Err(error) => Some(Err(error)),
+    });
+    Toolbox::connect(StreamReader::new(Box::pin(frames)), input)
 }

@@ -12,6 +12,7 @@ pub mod container;
 pub mod identity;
 pub mod liveness;
 pub mod recovery;
+pub mod root;
 pub(crate) mod store;
 
 use serde_json::json;

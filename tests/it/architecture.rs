@@ -37,6 +37,7 @@ const TIERS: &[&[&str]] = &[
     ],
     &[
         "routes",
+        "serve",
         "server",
         "web",
         "worker",

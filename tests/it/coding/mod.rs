@@ -1,5 +1,6 @@
 //! Commands and receipts, in real containers.
 
 mod command;
+mod inspection;
 mod recovery;
 mod retention;

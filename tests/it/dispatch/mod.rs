@@ -62,6 +62,7 @@ impl Office {
             config: Arc::new(config(&sandbox)),
             master: Arc::new(master),
             readiness: readiness::Shared::default(),
+            inspecting: Default::default(),
             stopping: CancellationToken::new(),
         };
         add_model(&home, &app).await;

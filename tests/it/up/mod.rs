@@ -1,5 +1,7 @@
 //! `bazilion up` as a person runs it: the real program, a data directory from nothing.
 
+mod serve;
+
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};

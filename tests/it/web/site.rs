@@ -104,6 +104,7 @@ impl Site {
             config: Arc::new(config),
             master: Arc::new(master),
             readiness: readiness::Shared::default(),
+            inspecting: Default::default(),
             stopping: Default::default(),
         };
         let owner = person(&app).await;
