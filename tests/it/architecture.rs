@@ -37,6 +37,7 @@ const TIERS: &[&[&str]] = &[
     ],
     &[
         "routes",
+        "attention",
         "server",
         "web",
         "worker",

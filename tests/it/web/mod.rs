@@ -3,4 +3,4 @@
 mod chat;
 mod pages;
 mod sign_in;
-mod site;
+pub mod site;
