@@ -14,7 +14,6 @@ use crate::support::server::PATIENCE;
 
 /// A window of the browser, which ends with it.
 pub struct Chromium {
-    // Goes first: with its process gone, the client below has nobody to wait for.
     process: Driver,
     pub driver: WebDriver,
     client: reqwest::Client,
@@ -27,6 +26,13 @@ struct Driver {
     profile: PathBuf,
     port: u16,
     session: Option<String>,
+}
+
+impl Drop for Chromium {
+    fn drop(&mut self) {
+        // The process ends the session itself; the client would wait for an answer in a runtime that is busy here.
+        let _ = self.driver.clone().leak();
+    }
 }
 
 impl Driver {
@@ -143,11 +149,6 @@ impl Chromium {
         let entries = self.driver.browser_log().await.unwrap();
         let severe = entries.into_iter().filter(|entry| entry.level != "INFO");
         severe.map(|entry| entry.message).collect()
-    }
-
-    pub async fn quit(mut self) {
-        self.process.session = None;
-        self.driver.clone().quit().await.unwrap();
     }
 
     /// A command of the browser's own protocol.

@@ -84,6 +84,6 @@ async fn a_person_signs_in_with_the_link_and_watches_the_demo_turn() {
         }
     }
     assert_eq!(browser.complaints().await, Vec::<String>::new());
-    browser.quit().await;
+    drop(browser);
     server.stop();
 }
