@@ -43,6 +43,22 @@ CALL wall_off('turns');
 GRANT SELECT (home_id, id, agent_id, lease_id, incarnation_id, generation, state, cancel_requested_at) ON turns
     TO bazilion_system;
 
+-- A turn that begins or ends without its event cannot exist.
+CREATE FUNCTION announce_turn() RETURNS trigger
+LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM append_event(NEW.home_id, NEW.agent_id, 'turn', jsonb_build_object(
+        'id', NEW.id,
+        'itemId', NEW.item_id,
+        'state', NEW.state,
+        'startedAt', to_char(NEW.started_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')
+    ), coalesce(NEW.ended_at, NEW.started_at));
+    RETURN NULL;
+END
+$$;
+CREATE TRIGGER turns_announce_start AFTER INSERT ON turns FOR EACH ROW EXECUTE FUNCTION announce_turn();
+CREATE TRIGGER turns_announce_end AFTER UPDATE OF state ON turns FOR EACH ROW EXECUTE FUNCTION announce_turn();
+
 -- Who owns which directory tree, on which executor. No reference to a Team: deleting one never deletes a lease.
 -- The row disappears only when every recorded resource is proven gone.
 CREATE TABLE workspace_leases (

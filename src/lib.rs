@@ -5,6 +5,7 @@
 //! ```text
 //! T5  main.rs
 //! T4  routes, server, web, worker, cli, up, serve, embedded, rehearsal, doctor, bench     compose features
+//! T4  routes, attention, server, web, worker, cli, up, embedded, rehearsal, doctor, bench     compose features
 //! T3  team, queue, approval, workspace, turn, coding, message                 features
 //! T2  tenant, auth, provider
 //! T1  app, readiness, db, http, console, executor, launcher, runtime, toolbox, repo, telemetry
@@ -15,6 +16,7 @@
 
 pub mod app;
 pub mod approval;
+pub mod attention;
 pub mod auth;
 pub mod bench;
 pub mod cli;

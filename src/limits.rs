@@ -396,6 +396,12 @@ pub const INSPECTION_WAIT: Duration = Duration::from_secs(5);
 /// How long the toolbox of such a look may take, start included; Git alone may take 5 s.
 pub const INSPECTION_TIME: Duration = Duration::from_secs(10);
 /// Lines of a conversation that one page of messages is read from.
-pub const MESSAGES_PAGE: i64 = 200;
+pub const MESSAGES_PAGE: i64 = 100;
 /// Receipts of one page.
 pub const RECEIPTS_PAGE: i64 = 50;
+/// How long a failed input is shown as something that needs a person.
+pub const ATTENTION_FAILED: Duration = Duration::from_secs(24 * 3600);
+/// Share of a home's receipts, in percent of its limit, from which an owner is told.
+pub const ATTENTION_RECEIPTS_PERCENT: i64 = 90;
+/// Matters of one list; the oldest first.
+pub const ATTENTION_MAX: i64 = 500;

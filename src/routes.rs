@@ -12,7 +12,7 @@ use utoipa_axum::router::OpenApiRouter;
 use crate::app::App;
 use crate::auth::extract::ApiCaller;
 use crate::http::layers;
-use crate::{auth, coding, instance, provider, queue, team, turn, web, workspace};
+use crate::{attention, auth, coding, instance, provider, queue, team, turn, web, workspace};
 
 /// Everything that is served, with the document that describes `/api`.
 pub fn router(app: App) -> Router {
@@ -47,6 +47,7 @@ fn api() -> OpenApiRouter<App> {
         .nest("/api", coding::api::router())
         .nest("/api", workspace::api::router())
         .nest("/api", instance::api::router())
+        .nest("/api", attention::router())
 }
 
 /// The OpenAPI document of every route.

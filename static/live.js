@@ -54,7 +54,7 @@ export function startLive() {
         if (!answered.ok || answered.redirected) return;
         const part = document.createElement("template");
         part.innerHTML = await answered.text();
-        const rows = [...part.content.querySelectorAll(":scope > li[data-seq]")].filter((row) => !document.getElementById(row.id));
+        const rows = [...part.content.children].filter((row) => row.matches("li[data-seq]") && !document.getElementById(row.id));
         if (!rows.length) return;
         keepEnd(() => {
           messages.append(...rows);

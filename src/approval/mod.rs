@@ -11,6 +11,7 @@ pub mod store;
 
 use crate::db::{Db, Op, TenantTx};
 use crate::error::{Code, Error, Result};
+use crate::http::paging;
 use crate::identity::Caller;
 use crate::ids::ApprovalId;
 use crate::tenant::permission::{Action, require};
@@ -28,10 +29,20 @@ pub async fn list(db: &Db, caller: &Caller, page: &Page) -> Result<Vec<Approval>
         page,
         async |tx: &mut TenantTx, page: &Page| {
             require(tx.caller(), Action::Read)?;
+            if let Some(id) = page.before {
+                store::find(tx, id).await.map_err(unknown_cursor)?;
+            }
             store::list(tx, page).await
         },
     )
     .await
+}
+
+fn unknown_cursor(error: Error) -> Error {
+    match error.code() {
+        Code::NotFound => paging::foreign_cursor(),
+        _ => error,
+    }
 }
 
 /// Which approvals.

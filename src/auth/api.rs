@@ -1,4 +1,4 @@
-//! `/api/whoami` and `/api/tokens`.
+//! `/api/whoami` and `/api/tokens`; the routes of the other doors of an account are merged here.
 
 use axum::Json as Answer;
 use axum::extract::State;
@@ -15,7 +15,7 @@ use crate::db::{Op, TenantTx};
 use crate::error::{Code, Error, Result};
 use crate::http::extract::{Json, Path};
 use crate::http::paging::Page;
-use crate::identity::{Actor, Credential, Role, Scopes};
+use crate::identity::{Actor, Caller, Credential, Role, Scopes};
 use crate::ids::{OperatorId, TokenId};
 use crate::limits;
 use crate::tenant;
@@ -30,6 +30,8 @@ pub fn router() -> OpenApiRouter<App> {
         .routes(routes!(whoami))
         .routes(routes!(tokens, create_token))
         .routes(routes!(revoke_token))
+        .merge(super::sessions::router())
+        .merge(super::home::router())
 }
 
 #[derive(Serialize, utoipa::ToSchema)]
@@ -128,7 +130,7 @@ async fn create_token(
     else {
         return Err(Error::not_found());
     };
-    require_change(own)?;
+    require_change_scope(own)?;
     let scopes = token::parse_scopes(&new.scopes)?;
     let beyond = (scopes.read && !own.read)
         || (scopes.write && !own.write)
@@ -156,11 +158,11 @@ async fn create_token(
 }
 
 /// A token that only reads makes and ends no others: it could outlive its own expiry, or lock its owner out.
-fn require_change(scopes: Scopes) -> Result<()> {
+fn require_change_scope(scopes: Scopes) -> Result<()> {
     if scopes.write || scopes.admin {
         return Ok(());
     }
-    let detail = "A token that only reads cannot create or revoke other tokens.";
+    let detail = "A token that only reads cannot create or revoke other tokens, nor end sessions.";
     Err(Error::refused(Code::InsufficientScope, detail))
 }
 
@@ -184,7 +186,7 @@ async fn revoke_token(
                 } = *tx.caller().actor()
                     && credential != Credential::Token(*id)
                 {
-                    require_change(scopes)?;
+                    require_change_scope(scopes)?;
                 }
                 store::revoke_token(tx, operator, *id).await?;
                 audit::record(tx, &Act::ok("token.revoke", id)).await
@@ -195,5 +197,18 @@ async fn revoke_token(
 }
 
 fn operator(tx: &TenantTx) -> Result<OperatorId> {
-    tx.caller().operator().ok_or_else(Error::not_found)
+    operator_of(tx.caller())
+}
+
+/// The person that a credential stands for.
+pub(super) fn operator_of(caller: &Caller) -> Result<OperatorId> {
+    caller.operator().ok_or_else(Error::not_found)
+}
+
+/// Whether the caller's credential may make and end credentials.
+pub(super) fn require_change(caller: &Caller) -> Result<()> {
+    match *caller.actor() {
+        Actor::Operator { scopes, .. } => require_change_scope(scopes),
+        _ => Err(Error::not_found()),
+    }
 }

@@ -6,8 +6,10 @@
 
 pub mod api;
 pub mod extract;
+mod home;
 pub mod password;
 pub mod session_store;
+mod sessions;
 pub mod store;
 pub mod token;
 

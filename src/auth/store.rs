@@ -453,6 +453,46 @@ pub async fn load_session_across_homes(
     Ok(row)
 }
 
+/// A live session as its owner sees it.
+pub struct ListedSession {
+    pub id_hash: [u8; 32],
+    pub created_at: OffsetDateTime,
+    pub last_seen_at: OffsetDateTime,
+    pub expires_at: OffsetDateTime,
+}
+
+/// A person's live sessions, the last used first.
+pub async fn list_sessions_across_homes(
+    tx: &mut SystemTx,
+    operator: OperatorId,
+) -> Result<Vec<ListedSession>> {
+    let now = tx.now();
+    let rows = sqlx::query!(
+        "SELECT id_hash, created_at, last_seen_at, expires_at FROM sessions
+         WHERE operator_id = $1 AND expires_at > $2 AND created_at > $3
+         ORDER BY last_seen_at DESC, id_hash",
+        operator.uuid(),
+        now,
+        now - limits::SESSION_MAX,
+    )
+    .fetch_all(tx.conn())
+    .await?;
+    rows.into_iter()
+        .map(|row| {
+            let id_hash = row.id_hash.try_into().map_err(|_| Error::Corrupt {
+                table: "sessions",
+                what: "a hash of another length".into(),
+            })?;
+            Ok(ListedSession {
+                id_hash,
+                created_at: row.created_at,
+                last_seen_at: row.last_seen_at,
+                expires_at: row.expires_at,
+            })
+        })
+        .collect()
+}
+
 /// Ends a session.
 pub async fn delete_session_across_homes(tx: &mut SystemTx, hash: &[u8; 32]) -> Result<()> {
     sqlx::query!("DELETE FROM sessions WHERE id_hash = $1", hash.as_slice())

@@ -38,7 +38,7 @@ pub fn router() -> OpenApiRouter<App> {
 
 /// Which receipts.
 #[derive(Deserialize, utoipa::IntoParams)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct ReceiptPage {
     #[param(value_type = Option<String>)]
     turn_id: Option<TurnId>,

@@ -62,6 +62,7 @@ pub struct TeamEnvironment {
 #[derive(Debug, Clone, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PutEnvironment {
+    #[serde(deserialize_with = "crate::http::extract::revision")]
     pub expected_revision: i64,
     #[schema(value_type = Config)]
     pub config: Value,

@@ -9,7 +9,8 @@ use axum::extract::{FromRequest, FromRequestParts, Request};
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, header};
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, Error as _};
+use serde::{Deserialize as _, Deserializer};
 
 use crate::error::{Code, Error, Result};
 
@@ -66,6 +67,17 @@ pub fn parse_json<T: DeserializeOwned>(body: &[u8]) -> Result<T> {
     })?;
     input.end().map_err(|_| broken_json())?;
     Ok(value)
+}
+
+/// A revision or another count in a body or a query: a whole number, 0 or more (`deserialize_with`).
+pub fn revision<'de, D: Deserializer<'de>>(input: D) -> std::result::Result<i64, D::Error> {
+    let number = i64::deserialize(input)?;
+    if number < 0 {
+        return Err(D::Error::custom(
+            "negative, expected a whole number, 0 or more",
+        ));
+    }
+    Ok(number)
 }
 
 fn broken_json() -> Error {

@@ -19,7 +19,8 @@ use crate::app::App;
 use crate::approval::{self, Approval};
 use crate::auth::extract::ApiCaller;
 use crate::error::{Error, Result};
-use crate::http::extract::{Json, Path, Query, parse_json};
+use crate::http::extract::{Json, Path, Query, parse_json, revision};
+use crate::http::paging;
 use crate::identity::Caller;
 use crate::ids::{ApprovalId, AttachmentId, ItemId, RequestId};
 use crate::limits;
@@ -123,6 +124,7 @@ async fn show(
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Change {
     request_id: RequestId,
+    #[serde(deserialize_with = "revision")]
     expected_revision: i64,
     expected_selection: Selection,
     /// Keeps the text when absent.
@@ -177,6 +179,7 @@ async fn edit(
 #[derive(Deserialize, utoipa::IntoParams)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct RemoveParams {
+    #[serde(deserialize_with = "revision")]
     expected_revision: i64,
 }
 
@@ -241,6 +244,7 @@ fn disposition(name: &str) -> HeaderValue {
 #[derive(Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct ExpectedControl {
+    #[serde(deserialize_with = "revision")]
     expected_revision: i64,
 }
 
@@ -301,6 +305,7 @@ async fn control(
 #[derive(Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Acknowledgement {
+    #[serde(deserialize_with = "revision")]
     expected_revision: i64,
     /// Must be true: the outcome stays unknown, and nothing is run again.
     acknowledge: bool,
@@ -342,32 +347,22 @@ struct ApprovalParams {
 
 /// Approvals, newest first.
 #[utoipa::path(get, path = "/approvals", tag = "approvals", params(ApprovalParams),
-    responses((status = 200, body = crate::http::paging::Page<Approval>)))]
+    responses((status = 200, body = paging::Page<Approval>)))]
 async fn list_approvals(
     State(app): State<App>,
     ApiCaller(caller): ApiCaller,
     Query(params): Query<ApprovalParams>,
-) -> Result<Answer<crate::http::paging::Page<Approval>>> {
-    let limit = params.limit.unwrap_or(limits::QUEUE_PAGE_DEFAULT as i64);
-    if !(1..=limits::QUEUE_PAGE_MAX as i64).contains(&limit) {
-        return Err(Error::invalid(
-            "limit",
-            "range",
-            "A page has 1 to 100 approvals.",
-        ));
-    }
+) -> Result<Answer<paging::Page<Approval>>> {
+    let limit = paging::checked_limit(params.limit)?;
     let page = approval::Page {
         open_only: !params.all,
         before: params.cursor,
         limit: limit + 1,
     };
-    let mut items = approval::list(&app.db, &caller, &page).await?;
-    let more = items.len() as i64 > limit;
-    items.truncate(limit as usize);
-    let next_cursor = more
-        .then(|| items.last().map(|last| last.id.to_string()))
-        .flatten();
-    Ok(Answer(crate::http::paging::Page { items, next_cursor }))
+    let items = approval::list(&app.db, &caller, &page).await?;
+    Ok(Answer(paging::Page::cut(items, limit, |last| {
+        last.id.to_string()
+    })))
 }
 
 /// One approval: agent, item and digest, never text or bytes.

@@ -3,12 +3,13 @@
 //! - The lane is locked first, so a decision and a claim, a pause or a removal come one after the other.
 //! - Approving moves the head to the front of the same dispatch path with the exact retained input, once. It is refused
 //!   while paused, and for an item that is not the head; the approval stays as it was.
+//! - An approval answers the policy it was asked under: any later revision turns it to `denied`.
 //! - Denied, expired or cancelled: the item is `cancelled` with that reason. The queue goes on.
 
 use super::accept;
 use super::edit;
 use super::lane::{Lane, Phase};
-use super::model::{Diagnostic, Status};
+use super::model::{Diagnostic, Status, wire};
 use super::store;
 use super::store::items::Move;
 use crate::approval::{self, Approval, State, conflict};
@@ -161,10 +162,11 @@ async fn ready_to_approve(
     }
     let agent = store::accept::lock_agent(tx, approval.agent_id).await?;
     let answer = accept::ask_policy(tx, &agent).await?;
-    let denied = answer.decision == Decision::Deny;
-    Ok(denied.then_some((
+    let changed = approval.policy.get("revisions") != wire(&answer).get("revisions");
+    let refused = changed || answer.decision == Decision::Deny;
+    Ok(refused.then_some((
         Verdict::Deny,
-        "The Team's policy changed and now denies this.",
+        "The Team's policy changed since this was asked. Send the input again.",
     )))
 }
 

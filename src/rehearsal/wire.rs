@@ -4,6 +4,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::secret;
+use crate::turn::prompt::FACTS;
 
 /// A request, as far as a script looks at it.
 #[derive(Debug)]
@@ -89,12 +90,19 @@ impl Chat {
     }
 }
 
-/// The messages of the newest turn: they begin with the first user message after the last full answer.
+/// The messages of the newest turn: they begin with what the person wrote, right before the runtime's facts. Without
+/// facts they begin after the last full answer; a turn that was interrupted has none, so facts go first.
 fn turn_of(messages: &[Message]) -> &[Message] {
     let answered = messages
         .iter()
         .rposition(|message| message.role == "assistant" && message.tool_calls.is_empty());
-    &messages[answered.map_or(0, |at| at + 1)..]
+    let written =
+        |messages: &[Message]| messages.iter().rposition(|message| message.role == "user");
+    let facts = messages
+        .iter()
+        .rposition(|message| message.role == "user" && text(&message.content).starts_with(FACTS));
+    let begun = facts.and_then(|at| written(&messages[..at]));
+    &messages[begun.max(answered.map(|at| at + 1)).unwrap_or(0)..]
 }
 
 fn done(turn: &[Message]) -> Vec<Done> {
@@ -195,4 +203,35 @@ fn chunk(chat: &Chat, delta: Value, finish_reason: Option<&str>) -> String {
         "choices": [{ "index": 0, "delta": delta, "finish_reason": finish_reason }],
     });
     format!("data: {event}\n\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(messages: Value) -> Chat {
+        let request = json!({"model": "scripted", "messages": messages});
+        Chat::read(request.to_string().as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn a_turn_after_an_interrupted_one_is_read_from_its_own_input() {
+        let call = json!({"id": "a", "function": {"name": "coding_command", "arguments": "{}"}});
+        let facts = format!("{FACTS}\n## Environment");
+        let mut messages = json!([
+            {"role": "user", "content": "say: first"},
+            {"role": "user", "content": facts},
+            {"role": "assistant", "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "a", "content": "No result"},
+            {"role": "user", "content": "say: second"},
+            {"role": "user", "content": facts},
+        ]);
+        let chat = read(messages.clone());
+        assert_eq!((chat.input.as_str(), chat.done.len()), ("say: second", 0));
+        messages.as_array_mut().unwrap().extend([
+            json!({"role": "assistant", "content": "second"}),
+            json!({"role": "user", "content": "say: third"}),
+        ]);
+        assert_eq!(read(messages).input, "say: third");
+    }
 }

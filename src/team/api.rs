@@ -17,7 +17,7 @@ use crate::app::App;
 use crate::auth::extract::ApiCaller;
 use crate::db::Op;
 use crate::error::Result;
-use crate::http::extract::{Json, Path};
+use crate::http::extract::{Json, Path, revision};
 use crate::http::paging::Page;
 use crate::ids::{AgentId, ConversationId, ProfileId, TeamId};
 
@@ -38,6 +38,7 @@ pub fn router() -> OpenApiRouter<App> {
         .routes(routes!(move_agent))
         .routes(routes!(list_conversations, create_conversation))
         .routes(routes!(rename_conversation))
+        .merge(super::edges::router())
         .merge(super::live::router())
 }
 
@@ -294,6 +295,7 @@ async fn create_conversation(
 #[derive(Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Rename {
+    #[serde(deserialize_with = "revision")]
     expected_revision: i64,
     title: String,
 }

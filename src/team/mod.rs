@@ -7,6 +7,7 @@
 pub mod agent;
 pub mod api;
 pub mod conversation;
+pub mod edges;
 pub mod link;
 mod live;
 pub mod model;

@@ -125,6 +125,7 @@ pub struct Profile {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Selection {
     pub conversation_id: Option<ConversationId>,
+    #[serde(deserialize_with = "crate::http::extract::revision")]
     pub revision: i64,
 }
 

@@ -16,7 +16,8 @@ use crate::identity::{Caller, Role};
 use crate::ids::{HomeId, OperatorId};
 use crate::secret::{HomeKey, MasterKey};
 
-pub use store::{find_home_by_slug_across_homes, memberships_across_homes};
+use permission::{Action, require};
+pub use store::{Member, find_home_by_slug_across_homes, memberships_across_homes};
 
 const CREATE_HOME: Op = Op::locking("tenant.create_home");
 const READ_HOME: Op = Op::locking("tenant.home");
@@ -105,6 +106,12 @@ pub async fn home(db: &Db, caller: &Caller) -> Result<Home> {
 /// The caller's own home, inside a transaction.
 pub async fn home_in(tx: &mut TenantTx) -> Result<Home> {
     store::home(tx).await
+}
+
+/// The people of the transaction's home, for an owner.
+pub async fn members(tx: &mut TenantTx, (): &()) -> Result<Vec<Member>> {
+    require(tx.caller(), Action::Administer)?;
+    store::members(tx).await
 }
 
 /// The data key of the transaction's home.

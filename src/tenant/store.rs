@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
+use time::OffsetDateTime;
+
 use super::{Home, Membership, NewHome, Settings};
 use crate::db::constraint::OnConstraint as _;
 use crate::db::{SystemTx, TenantTx};
 use crate::error::{Error, Result};
+use crate::identity::Role;
 use crate::ids::{HomeId, OperatorId};
 
 /// Inserts the home with its counters, data key and owner.
@@ -73,10 +76,7 @@ pub async fn memberships_across_homes(
     .await?;
     rows.into_iter()
         .map(|row| {
-            let role = row.role.parse().map_err(|()| Error::Corrupt {
-                table: "memberships",
-                what: format!("role {}", row.role),
-            })?;
+            let role = role(&row.role)?;
             Ok(Membership {
                 home: row.id.into(),
                 slug: row.slug,
@@ -111,6 +111,53 @@ pub async fn home(tx: &mut TenantTx) -> Result<Home> {
             agent_hops: row.agent_hops.unsigned_abs(),
         },
         created_at: row.created_at,
+    })
+}
+
+/// A person of a home.
+#[derive(Debug, serde::Serialize, utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Member {
+    pub operator_id: OperatorId,
+    pub email: String,
+    pub name: String,
+    pub role: Role,
+    /// The server's own, which machine tokens stand for.
+    pub built_in: bool,
+    #[serde(serialize_with = "crate::clock::wire::serialize")]
+    #[schema(value_type = String, format = DateTime)]
+    pub created_at: OffsetDateTime,
+}
+
+/// The people of the transaction's home, by address.
+pub async fn members(tx: &mut TenantTx) -> Result<Vec<Member>> {
+    let rows = sqlx::query!(
+        "SELECT o.id, o.email, o.name, o.built_in, m.role, m.created_at
+         FROM memberships m JOIN operators o ON o.id = m.operator_id
+         WHERE m.home_id = $1
+         ORDER BY o.email",
+        tx.home().uuid(),
+    )
+    .fetch_all(tx.conn())
+    .await?;
+    rows.into_iter()
+        .map(|row| {
+            Ok(Member {
+                operator_id: row.id.into(),
+                email: row.email,
+                name: row.name,
+                role: role(&row.role)?,
+                built_in: row.built_in,
+                created_at: row.created_at,
+            })
+        })
+        .collect()
+}
+
+fn role(word: &str) -> Result<Role> {
+    word.parse().map_err(|()| Error::Corrupt {
+        table: "memberships",
+        what: format!("role {word}"),
     })
 }
 

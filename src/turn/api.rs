@@ -12,7 +12,7 @@ use crate::auth::extract::ApiCaller;
 use crate::db::{Op, TenantTx};
 use crate::error::Result;
 use crate::http::extract::{Json, Path, Query};
-use crate::http::paging::Page;
+use crate::http::paging::{self, Page};
 use crate::ids::{AgentId, ConversationId, TurnId};
 use crate::limits;
 use crate::team;
@@ -62,8 +62,10 @@ async fn agent_in(tx: &mut TenantTx, named: &str) -> Result<AgentId> {
 
 /// Where a page begins.
 #[derive(Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
 struct MessagePage {
     before: Option<i32>,
+    /// Lines to read, 1 to 100.
     limit: Option<i64>,
 }
 
@@ -77,10 +79,7 @@ async fn list_messages(
     Path((agent, conversation)): Path<(String, ConversationId)>,
     Query(page): Query<MessagePage>,
 ) -> Result<Answer<Page<Message>>> {
-    let limit = page
-        .limit
-        .unwrap_or(limits::MESSAGES_PAGE)
-        .clamp(1, limits::MESSAGES_PAGE);
+    let limit = paging::checked_limit(page.limit.or(Some(limits::MESSAGES_PAGE)))?;
     let args = (agent, conversation, page.before, limit);
     let (items, next) = app.db.transact(&caller, READ, &args, messages_in).await?;
     Ok(Answer(Page {

@@ -103,9 +103,12 @@ pub struct Facts<'a> {
     pub inputs: &'a [String],
 }
 
+/// How every context message begins.
+pub const FACTS: &str = "Facts of this turn, from the runtime.\n";
+
 /// The context message, which the model reads before the input.
 pub fn context(facts: &Facts<'_>) -> String {
-    let mut text = String::from("Facts of this turn, from the runtime.\n");
+    let mut text = FACTS.to_owned();
     let place = match facts.posture {
         Posture::Host => "on the host itself, not isolated, under the host's own policy",
         Posture::Docker => {

@@ -12,7 +12,8 @@ use time::OffsetDateTime;
 
 use super::store::lines as store;
 use crate::db::{Db, Op, TenantTx};
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::events;
 use crate::identity::Caller;
 use crate::ids::{ConversationId, ItemId, TurnId};
 use crate::runtime::Ended;
@@ -114,7 +115,21 @@ async fn append_in(
     args: &(ConversationId, TurnId, Option<ItemId>, &Line<'_>),
 ) -> Result<()> {
     let (conversation, turn, item, line) = *args;
-    store::insert(tx, conversation, turn, item, line).await
+    let agent = store::insert(tx, conversation, turn, item, line).await?;
+    let stored = Stored {
+        seq: line.seq,
+        turn: Some(turn),
+        item,
+        raw: line.raw.to_owned(),
+        created_at: tx.now(),
+    };
+    // What people see of the line, if anything, reaches those who watch.
+    for message in project(&[stored]) {
+        let payload = serde_json::to_value(&message)
+            .map_err(|e| Error::internal("writing a message's event", e))?;
+        events::append(tx, agent, events::Kind::Message, &payload).await?;
+    }
+    Ok(())
 }
 
 /// Who speaks.

@@ -21,6 +21,7 @@ use super::facts::Facts;
 use crate::coding::Session;
 use crate::coding::environment;
 use crate::coding::tools::{Effect, Tools};
+use crate::db::wake::Wake;
 use crate::db::{Op, TenantTx};
 use crate::error::Result;
 use crate::executor::Identity;
@@ -279,7 +280,14 @@ impl<'a> Running<'a> {
     async fn take(&mut self, event: AgentEvent) -> Option<Ask> {
         let (db, caller) = (&self.worker.app.db, &self.tools.session.caller);
         let stored = match event {
-            AgentEvent::Line { raw } => self.transcript.append(db, caller, &raw).await,
+            AgentEvent::Line { raw } => {
+                let stored = self.transcript.append(db, caller, &raw).await;
+                self.worker
+                    .app
+                    .wakes
+                    .send(Wake::Agent(self.claim.agent.uuid()));
+                stored
+            }
             AgentEvent::Usage(usage) => {
                 if let Err(error) = turn::count_tokens(db, caller, self.turn, usage).await {
                     tracing::debug!(error = &error as &dyn std::error::Error, "counting tokens");

@@ -38,6 +38,7 @@ const TIERS: &[&[&str]] = &[
     &[
         "routes",
         "serve",
+        "attention",
         "server",
         "web",
         "worker",

@@ -1,6 +1,7 @@
 //! The one integration binary. Everything here runs on the real thing: PostgreSQL, Docker, Pi, a browser; fakes only
 //! for what cannot be here, and those speak the real protocol over loopback.
 
+mod api;
 mod architecture;
 mod bench;
 mod browser;

@@ -5,6 +5,7 @@ use uuid::Uuid;
 use crate::db::TenantTx;
 use crate::error::{Error, Result};
 use crate::ids::{AgentId, TeamId};
+use crate::team::edges::{PolicyEdge, Side};
 use crate::team::policy::{self, Edge, Effect, End, Party, TeamPolicy};
 
 /// The edges every new member gets: the user to it and back, and both ways with each Agent of the Team.
@@ -109,6 +110,86 @@ pub async fn load(tx: &mut TenantTx, source: Party, target: Party) -> Result<Vec
         }
     }
     Ok(policies)
+}
+
+/// Every edge of a Team, in a stable order.
+pub async fn all(tx: &mut TenantTx, team: TeamId) -> Result<Vec<PolicyEdge>> {
+    let rows = sqlx::query!(
+        "SELECT source, source_agent_id, target, target_agent_id, effect
+         FROM policy_edges
+         WHERE home_id = $1 AND team_id = $2
+         ORDER BY source DESC, source_agent_id, target DESC, target_agent_id",
+        tx.home().uuid(),
+        team.uuid(),
+    )
+    .fetch_all(tx.conn())
+    .await?;
+    rows.into_iter()
+        .map(|row| {
+            Ok(PolicyEdge {
+                source: Side::parse(&row.source)?,
+                source_agent_id: row.source_agent_id.map(Into::into),
+                target: Side::parse(&row.target)?,
+                target_agent_id: row.target_agent_id.map(Into::into),
+                effect: Effect::parse(&row.effect)?,
+            })
+        })
+        .collect()
+}
+
+/// The Agents that edges of a Team may name.
+pub async fn members(tx: &mut TenantTx, team: TeamId) -> Result<Vec<AgentId>> {
+    let ids = sqlx::query_scalar!(
+        "SELECT id FROM agents WHERE home_id = $1 AND team_id = $2",
+        tx.home().uuid(),
+        team.uuid(),
+    )
+    .fetch_all(tx.conn())
+    .await?;
+    Ok(ids.into_iter().map(Into::into).collect())
+}
+
+/// Puts these edges in the place of all the Team had, as a new revision.
+pub async fn replace(tx: &mut TenantTx, team: TeamId, edges: &[PolicyEdge]) -> Result<()> {
+    let home = tx.home();
+    sqlx::query!(
+        "DELETE FROM policy_edges WHERE home_id = $1 AND team_id = $2",
+        home.uuid(),
+        team.uuid(),
+    )
+    .execute(tx.conn())
+    .await?;
+    let word = |side: Side| side.as_str().to_owned();
+    let sources: Vec<String> = edges.iter().map(|edge| word(edge.source)).collect();
+    let targets: Vec<String> = edges.iter().map(|edge| word(edge.target)).collect();
+    let from: Vec<Option<Uuid>> = edges
+        .iter()
+        .map(|edge| edge.source_agent_id.map(AgentId::uuid))
+        .collect();
+    let to: Vec<Option<Uuid>> = edges
+        .iter()
+        .map(|edge| edge.target_agent_id.map(AgentId::uuid))
+        .collect();
+    let effects: Vec<String> = edges
+        .iter()
+        .map(|edge| edge.effect.as_str().to_owned())
+        .collect();
+    sqlx::query!(
+        "INSERT INTO policy_edges (home_id, team_id, source, source_agent_id, target, target_agent_id, effect)
+         SELECT $1, $2, edge.source, edge.source_agent, edge.target, edge.target_agent, edge.effect
+         FROM unnest($3::text[], $4::uuid[], $5::text[], $6::uuid[], $7::text[])
+             AS edge (source, source_agent, target, target_agent, effect)",
+        home.uuid(),
+        team.uuid(),
+        &sources,
+        &from as &[Option<Uuid>],
+        &targets,
+        &to as &[Option<Uuid>],
+        &effects,
+    )
+    .execute(tx.conn())
+    .await?;
+    raise_revision(tx, team).await
 }
 
 fn end(word: &str, agent: Option<Uuid>) -> Result<End> {

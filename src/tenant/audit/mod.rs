@@ -6,7 +6,9 @@ use serde_json::Value;
 
 use crate::db::{SystemTx, TenantTx};
 use crate::error::Result;
+use crate::http::paging;
 use crate::ids::HomeId;
+use crate::tenant::permission::{Action, require};
 
 pub use store::{Entry, list};
 
@@ -49,4 +51,16 @@ pub async fn record_across_homes(
     act: &Act<'_>,
 ) -> Result<()> {
     store::insert_across_homes(tx, home, act).await
+}
+
+/// The newest acts before an entry of this home, for an owner.
+pub async fn page(tx: &mut TenantTx, args: &(Option<i64>, i64)) -> Result<Vec<Entry>> {
+    let (before, limit) = *args;
+    require(tx.caller(), Action::Administer)?;
+    if let Some(id) = before
+        && !store::exists(tx, id).await?
+    {
+        return Err(paging::foreign_cursor());
+    }
+    store::list(tx, before, limit).await
 }

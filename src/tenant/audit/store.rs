@@ -93,3 +93,15 @@ pub async fn list(tx: &mut TenantTx, before: Option<i64>, limit: i64) -> Result<
     .await?;
     Ok(entries)
 }
+
+/// Whether an entry is one of this home's.
+pub async fn exists(tx: &mut TenantTx, id: i64) -> Result<bool> {
+    let found = sqlx::query_scalar!(
+        r#"SELECT EXISTS (SELECT FROM audit WHERE home_id = $1 AND id = $2) AS "found!""#,
+        tx.home().uuid(),
+        id,
+    )
+    .fetch_one(tx.conn())
+    .await?;
+    Ok(found)
+}

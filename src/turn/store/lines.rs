@@ -4,7 +4,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::db::TenantTx;
 use crate::error::{Error, Result};
-use crate::ids::{ConversationId, ItemId, TurnId};
+use crate::ids::{AgentId, ConversationId, ItemId, TurnId};
 use crate::turn::transcript::{Line, Stored};
 
 fn text(raw: Vec<u8>) -> Result<String> {
@@ -36,19 +36,20 @@ pub async fn all(tx: &mut TenantTx, conversation: ConversationId) -> Result<Vec<
     Ok(lines)
 }
 
-/// Appends one line.
+/// Appends one line; whose conversation it is.
 pub async fn insert(
     tx: &mut TenantTx,
     conversation: ConversationId,
     turn: TurnId,
     item: Option<ItemId>,
     line: &Line<'_>,
-) -> Result<()> {
+) -> Result<AgentId> {
     let (home, now) = (tx.home(), tx.now());
-    sqlx::query!(
-        "INSERT INTO transcript_lines
-             (home_id, conversation_id, seq, turn_id, item_id, entry_id, parent_id, raw, sha256, created_at)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
+    let agent = sqlx::query_scalar!(
+        r#"INSERT INTO transcript_lines
+               (home_id, conversation_id, seq, turn_id, item_id, entry_id, parent_id, raw, sha256, created_at)
+           VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+           RETURNING (SELECT agent_id FROM conversations WHERE home_id = $1 AND id = $2) AS "agent!""#,
         home.uuid(),
         conversation.uuid(),
         line.seq,
@@ -60,9 +61,9 @@ pub async fn insert(
         line.sha256.as_slice(),
         now,
     )
-    .execute(tx.conn())
+    .fetch_one(tx.conn())
     .await?;
-    Ok(())
+    Ok(agent.into())
 }
 
 /// The newest `limit` lines below `before`, in file order.

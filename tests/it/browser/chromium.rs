@@ -1,6 +1,7 @@
 //! A browser of our own: a driver on a free port, a fresh profile, nothing that calls out.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -11,22 +12,42 @@ use thirtyfour::prelude::*;
 
 use crate::support::server::PATIENCE;
 
-/// A window of the browser. `quit` ends it; after a panic the driver takes it along.
+/// A window of the browser, which ends with it.
 pub struct Chromium {
+    // Goes first: with its process gone, the client below has nobody to wait for.
+    process: Driver,
     pub driver: WebDriver,
     client: reqwest::Client,
     session: String,
-    process: Driver,
 }
 
 /// The driver's process with the browser's profile.
 struct Driver {
     child: Child,
     profile: PathBuf,
+    port: u16,
+    session: Option<String>,
+}
+
+impl Driver {
+    /// Ends the browser; a driver that is killed would leave it running.
+    fn end_session(&self, session: &str) -> std::io::Result<()> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
+        stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+        let head = "Host: 127.0.0.1\r\nConnection: close\r\nContent-Length: 0";
+        write!(
+            stream,
+            "DELETE /session/{session} HTTP/1.1\r\n{head}\r\n\r\n"
+        )?;
+        stream.read_to_end(&mut Vec::new()).map(drop)
+    }
 }
 
 impl Drop for Driver {
     fn drop(&mut self) {
+        if let Some(session) = self.session.take() {
+            let _ = self.end_session(&session);
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
         let _ = std::fs::remove_dir_all(&self.profile);
@@ -43,9 +64,14 @@ impl Chromium {
             .spawn()
             .expect("these tests need chromedriver: run .ci/install --test");
         let mut said = BufReader::new(child.stdout.take().unwrap());
-        let process = Driver { child, profile };
+        let mut process = Driver {
+            child,
+            profile,
+            port: 0,
+            session: None,
+        };
         let mut line = String::new();
-        let port: u16 = loop {
+        process.port = loop {
             line.clear();
             assert_ne!(said.read_line(&mut line).unwrap(), 0, "chromedriver ended");
             let port = line.split("successfully on port ").nth(1);
@@ -53,19 +79,20 @@ impl Chromium {
                 break port.trim().trim_end_matches('.').parse().unwrap();
             }
         };
-        let address = format!("http://127.0.0.1:{port}");
+        let address = format!("http://127.0.0.1:{}", process.port);
         let client = reqwest::Client::builder().no_proxy().build().unwrap();
         let driver = WebDriver::builder(&address, capabilities(&process.profile))
             .client(client.clone())
             .connect()
             .await
             .unwrap();
-        let session = format!("{address}/session/{}", driver.session_id());
+        let session = driver.session_id().to_string();
+        process.session = Some(session.clone());
         Self {
+            process,
             driver,
             client,
-            session,
-            process,
+            session: format!("{address}/session/{session}"),
         }
     }
 
@@ -118,9 +145,9 @@ impl Chromium {
         severe.map(|entry| entry.message).collect()
     }
 
-    pub async fn quit(self) {
-        self.driver.quit().await.unwrap();
-        drop(self.process);
+    pub async fn quit(mut self) {
+        self.process.session = None;
+        self.driver.clone().quit().await.unwrap();
     }
 
     /// A command of the browser's own protocol.

@@ -92,8 +92,7 @@ async fn the_demo_turn_fails_then_mends_then_passes() {
 #[tokio::test]
 async fn d026_an_exact_retry_of_a_directed_turn_returns_the_same_item() {
     let mut server = Server::start().await;
-    let model = server.owner.get("agents/ada").await["model"].clone();
-    let bob = json!({"name": "bob", "team": "demo", "profile": "demo", "model": model});
+    let bob = json!({"name": "bob", "team": "demo", "profile": "developer"});
     server.owner.post("agents", &bob).await;
 
     let input = server

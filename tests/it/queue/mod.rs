@@ -9,6 +9,7 @@ mod limits;
 mod looking;
 mod model;
 mod plans;
+mod policy;
 mod races;
 mod recovery;
 mod retention;

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::docker::docker;
 
 /// How long a fact may take. Longer than anything here needs, so that a slow machine fails nothing.
-pub const PATIENCE: Duration = Duration::from_secs(120);
+pub const PATIENCE: Duration = Duration::from_secs(90);
 
 /// `bazilion up --demo` on a directory of its own. Dropping it ends the process, its containers and the directory.
 pub struct Server {
