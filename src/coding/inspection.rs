@@ -25,7 +25,7 @@ const WRITTEN_MEANWHILE: &str =
     " A turn owned the workspace meanwhile: files may have changed during the capture.";
 
 /// A Team, and whether a turn owns its workspace now.
-pub async fn subject(tx: &mut TenantTx, named: &String) -> Result<(Team, bool)> {
+pub async fn subject(tx: &mut TenantTx, named: &str) -> Result<(Team, bool)> {
     let team = team::show(tx, named).await?;
     let state = workspace::state_in(tx, team.id).await?;
     Ok((team, state != "free"))

@@ -46,7 +46,7 @@ async fn a003_ending_one_session_ends_only_that_one() {
 async fn a009_signing_out_ends_only_the_session_it_came_from() {
     let door = Door::new().await;
     let (first, second) = (door.site.signed_in().await, door.site.signed_in().await);
-    let page = door.site.get(&first, "/h/lab").await;
+    let page = door.site.get(&first, "/sign-out").await;
     let token = page.hidden("csrf");
     let out = door
         .site

@@ -139,7 +139,7 @@ async fn r001_r005_a_team_without_files_is_a_complete_report_and_a_bad_target_an
     assert!(!report.to_string().contains(directory));
 
     std::fs::write(desk.root.join("AGENTS.md"), "Be brief.\n").unwrap();
-    let path = "crew/repository-context?target=src/new.rs";
+    let path = "crew/repository-context?target=new.rs";
     let (status, report) = desk.get(path).await;
     assert_eq!(status, StatusCode::OK, "{report}");
     assert_eq!(report["instructions"]["files"][0]["content"], "Be brief.\n");
