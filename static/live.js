@@ -29,10 +29,10 @@ export function startLive() {
     }
   };
 
-  // A card that was delivered here stays, also when the message about it comes without its output.
+  // A card that was delivered here goes where its call stands, also when the message about it came without its output.
   const settleCards = (message) => {
-    for (const place of message.querySelectorAll(".tool[data-receipt]")) {
-      const card = document.getElementById(`card-${place.dataset.receipt}`);
+    for (const place of message.querySelectorAll(".tool[data-call]")) {
+      const card = [...cards.querySelectorAll("article")].find((other) => other.dataset.call === place.dataset.call);
       if (card) place.replaceWith(card);
     }
     for (const card of message.querySelectorAll("article[data-receipt]")) {
@@ -93,16 +93,22 @@ export function startLive() {
     });
   });
   live.addEventListener("command", (event) => {
-    const { receiptId, html } = data(event);
+    const { receiptId, callId, html } = data(event);
     if (!receiptId || !html) return;
     const part = document.createElement("template");
     part.innerHTML = html;
     const card = part.content.querySelector("article");
+    card.dataset.call = callId;
     const shown = document.getElementById(`card-${receiptId}`);
+    const place = [...messages.querySelectorAll(".tool[data-call]")].find((tool) => tool.dataset.call === callId);
     keepEnd(() => {
       if (shown) {
         card.querySelector("details")?.toggleAttribute("open", shown.querySelector("details")?.open ?? false);
         shown.replaceWith(card);
+        return;
+      }
+      if (place) {
+        place.replaceWith(card);
         return;
       }
       const row = document.createElement("li");

@@ -198,7 +198,10 @@ fn tool_view(head: &AgentHead, tool: &ToolUse, receipts: &HashMap<String, Receip
         call_id: tool.call_id.clone(),
         private: tool.private,
         href: receipt.map(|receipt| receipt_href(&head.team_href, &receipt.id.to_string())),
-        card: receipt.map(|receipt| card(&head.team_href, receipt)),
+        // At the call that made it; a call that only looked at it links there.
+        card: receipt
+            .filter(|receipt| receipt.tool_call_id == tool.call_id)
+            .map(|receipt| card(&head.team_href, receipt)),
         receipt: tool.receipt_id.clone(),
     }
 }

@@ -66,6 +66,10 @@ async fn a_person_signs_in_with_the_link_and_watches_the_demo_turn() {
     let typed = "document.querySelector('#messages .message.user').innerText.includes(\
          'Fix the failing test and run it')";
     browser.until(typed, json!(true)).await;
+    // Cards stand where their commands were called: what comes last is the answer.
+    let last = "[...document.querySelectorAll('article.command, #messages .words')].at(-1).textContent\
+         .includes('scripted rehearsal')";
+    browser.until(last, json!(true)).await;
     assert_eq!(browser.value("globalThis.unloaded").await, false);
 
     let place = picture_place();
