@@ -24,7 +24,10 @@ pub mod clock;
 pub mod coding;
 pub mod config;
 pub mod console;
-#[expect(clippy::disallowed_methods, reason = "the one module that begins transactions")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one module that begins transactions"
+)]
 pub mod db;
 pub mod doctor;
 pub mod embedded;

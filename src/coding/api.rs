@@ -101,7 +101,10 @@ async fn show_context(
     Path(named): Path<String>,
     Query(asked): Query<Target>,
 ) -> Result<Answer<Report>> {
-    let look = || app.db.transact(&caller, READ, named.as_str(), inspection::subject);
+    let look = || {
+        app.db
+            .transact(&caller, READ, named.as_str(), inspection::subject)
+    };
     let (team, busy_before) = look().await?;
     let target = asked.target.unwrap_or_else(|| ".".into());
     let mut report = inspection::context(&app, caller.home(), team, target).await?;
