@@ -179,7 +179,7 @@ impl Door {
         let id = agent["id"].as_str().unwrap();
         let now = self.get(&format!("/api/agents/{id}")).await.good();
         json!({
-            "requestId": uuid::Uuid::now_v7(),
+            "requestId": bazilion::ids::RequestId::new().uuid(),
             "expectedSelection": now["selection"],
             "message": message,
         })

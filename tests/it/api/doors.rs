@@ -41,7 +41,7 @@ async fn d118_every_path_asks_for_a_credential_and_says_nothing_without() {
     let ready = (Method::GET, "/api/ready".to_owned());
     let broken = format!("{}x", door.token);
     for (method, path) in operations.iter().chain([&ready]) {
-        let path = filled(path, |_| uuid::Uuid::now_v7().to_string());
+        let path = filled(path, |_| bazilion::ids::RequestId::new().uuid().to_string());
         for token in [None, Some(broken.as_str()), Some("nonsense")] {
             let body = json!({}).to_string();
             let kind = Some("application/json");
@@ -87,7 +87,7 @@ async fn the_ids_of_one_home_name_nothing_in_another() {
             continue;
         }
         let place = filled(&path, |name| {
-            id(name).unwrap_or_else(|| uuid::Uuid::now_v7().to_string())
+            id(name).unwrap_or_else(|| bazilion::ids::RequestId::new().uuid().to_string())
         });
         let (kind, body, query) = request_for(&method, &path, &agent, &team);
         let place = format!("{place}{query}");
@@ -114,7 +114,7 @@ fn request_for(
     team: &Value,
 ) -> (Option<&'static str>, String, &'static str) {
     let selection = &agent["selection"];
-    let request = uuid::Uuid::now_v7();
+    let request = bazilion::ids::RequestId::new().uuid();
     let body = match path.rsplit('/').next().unwrap_or_default() {
         "queue" => json!({"requestId": request, "expectedSelection": selection, "message": "x"}),
         "{item}" => {

@@ -207,7 +207,10 @@ async fn q037_a_page_outside_its_bounds_or_of_another_list_is_refused() {
         format!("{}?view=history&cursor={cursor}", queue_of(&ada)),
         format!("{}?cursor=nonsense", queue_of(&ada)),
         format!("/api/approvals?cursor={cursor}"),
-        format!("/api/approvals?cursor={}", uuid::Uuid::now_v7()),
+        format!(
+            "/api/approvals?cursor={}",
+            bazilion::ids::RequestId::new().uuid()
+        ),
         format!("/api/audit?cursor={cursor}"),
         "/api/audit?cursor=0".into(),
     ];

@@ -14,7 +14,8 @@ use crate::support::server::PATIENCE;
 
 /// A window of the browser, which ends with it.
 pub struct Chromium {
-    process: Driver,
+    /// Ends the browser when it is dropped.
+    _process: Driver,
     pub driver: WebDriver,
     client: reqwest::Client,
     session: String,
@@ -95,7 +96,7 @@ impl Chromium {
         let session = driver.session_id().to_string();
         process.session = Some(session.clone());
         Self {
-            process,
+            _process: process,
             driver,
             client,
             session: format!("{address}/session/{session}"),

@@ -31,6 +31,7 @@ fn command(state: &Path, database: &str) -> Command {
         let file = fs::File::options()
             .write(true)
             .create(true)
+            .truncate(false)
             .mode(0o600)
             .open(&key);
         file.unwrap()
