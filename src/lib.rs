@@ -4,12 +4,11 @@
 //!
 //! ```text
 //! T5  main.rs
-//! T4  routes, server, web, worker, cli, up, serve, embedded, rehearsal, doctor, bench     compose features
-//! T4  routes, attention, server, web, worker, cli, up, embedded, rehearsal, doctor, bench     compose features
+//! T4  routes, server, web, attention, worker, cli, up, serve, embedded, instance, rehearsal, doctor, bench
 //! T3  team, queue, approval, workspace, turn, coding, message                 features
-//! T2  tenant, auth, provider
-//! T1  app, readiness, db, http, console, executor, launcher, runtime, toolbox, repo, telemetry
-//! T0  limits, error, ids, identity, clock, config, secret
+//! T2  tenant, auth, provider, events
+//! T1  app, db, http, console, executor, launcher, runtime, toolbox, repo, telemetry
+//! T0  limits, error, ids, identity, clock, config, secret, readiness
 //! ```
 //!
 //! `tests/it/architecture.rs` reads the `use` lines and fails on any other edge.

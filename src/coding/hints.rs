@@ -90,9 +90,9 @@ mod tests {
     fn d61_what_is_missing_is_named() {
         let cases = [
             (
-                "npm ERR! request to https://registry.npmjs.org/left-pad failed, reason: getaddrinfo",
+                "npm ERR! request to https://registry.example.org/left-pad failed, reason: getaddrinfo",
                 HintCode::NetworkDisabled,
-                "https://registry.npmjs.org/left-pad",
+                "https://registry.example.org/left-pad",
             ),
             (
                 "ERROR: No matching distribution found for flask",

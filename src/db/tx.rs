@@ -142,9 +142,8 @@ impl Db {
             loop {
                 let result: Result<T> = async {
                     let mut tx = self.begin_tenant(caller, op.isolation).await?;
-                    let value = body(&mut tx, args).await?;
-                    commit(tx.tx).await?;
-                    Ok(value)
+                    let value = body(&mut tx, args).await;
+                    finish(tx.tx, value).await
                 }
                 .await;
                 match result {
@@ -171,9 +170,8 @@ impl Db {
             loop {
                 let result: Result<T> = async {
                     let mut tx = self.begin_system(op.isolation).await?;
-                    let value = body(&mut tx, args).await?;
-                    commit(tx.tx).await?;
-                    Ok(value)
+                    let value = body(&mut tx, args).await;
+                    finish(tx.tx, value).await
                 }
                 .await;
                 match result {
@@ -227,6 +225,25 @@ impl Db {
     async fn read_clock(&self, tx: &mut PgConnection) -> Result<OffsetDateTime> {
         let now = super::store::clock(tx).await?;
         Ok(now + self.clock_offset)
+    }
+}
+
+/// COMMIT after a success. After a refusal ROLLBACK is awaited: whoever is told of it must not find its locks still there.
+async fn finish<T>(tx: Transaction<'static, Postgres>, value: Result<T>) -> Result<T> {
+    match value {
+        Ok(value) => {
+            commit(tx).await?;
+            Ok(value)
+        }
+        Err(error) => {
+            if let Err(lost) = tx.rollback().await {
+                tracing::debug!(
+                    error = &lost as &dyn std::error::Error,
+                    "a refused transaction could not be rolled back"
+                );
+            }
+            Err(error)
+        }
     }
 }
 

@@ -24,7 +24,6 @@ use crate::limits::{SANDBOX_MEMORY, SANDBOX_MILLI_CPUS, SANDBOX_PIDS, SANDBOX_TM
 
 pub mod ahead;
 pub mod docker;
-pub mod hints;
 pub mod images;
 pub mod inspecting;
 mod labels;

@@ -133,7 +133,8 @@ async fn a_list_follows_its_pages_and_is_a_table_for_people() {
 #[tokio::test(flavor = "multi_thread")]
 async fn team_context_with_json_is_the_report_itself() {
     let server = Scripted::start().await;
-    let report = json!({"version": 1, "target": "src", "git": {"state": "not_repository"}});
+    let report = json!({"version": 1, "target": "src", "git": {"state": "not_repository"},
+        "note": "This is not a code snapshot."});
     server.on(
         "GET /api/teams/core/repository-context",
         Reply::Json(200, report.clone()),

@@ -1,6 +1,6 @@
 //! The default image, built here from packages when no registry answers.
 
-use bazilion::executor::hints::{HintCode, hints};
+use bazilion::coding::hints::{self, HintCode};
 use bazilion::executor::{End, Exit, Kind, images, styling};
 
 use crate::support::docker::{Sandbox, alone, frame};
@@ -54,7 +54,7 @@ async fn d061_an_install_without_network_fails_at_once_and_names_the_package() {
         "{:?}",
         ran.exit
     );
-    let found = hints(&styling::plain(&ran.text()), false, true);
+    let found = hints::read(&styling::plain(&ran.text()));
     assert!(
         found.iter().any(|hint| hint.code == HintCode::NetworkDisabled && hint.subject.contains("left-pad")),
         "{found:?} in {}",
