@@ -197,6 +197,11 @@ impl Error {
         }
     }
 
+    /// The database went away under a statement, or was away: whether it was carried out is not known from this alone.
+    pub fn is_lost_connection(&self) -> bool {
+        matches!(self, Error::Db(error) if is_unavailable(error))
+    }
+
     /// A serialization failure or a deadlock: the same transaction may succeed when it is run again.
     pub fn is_retryable(&self) -> bool {
         matches!(self, Error::Db(error) if sqlstate(error).is_some_and(|s| s == "40001" || s == "40P01"))

@@ -379,6 +379,8 @@ pub const READINESS_PATIENCE: Duration = Duration::from_secs(3);
 pub const SERVER_DRAIN: Duration = Duration::from_secs(5);
 /// Database connections of one process.
 pub const DB_CONNECTIONS: u32 = 24;
+/// Connections beside them, for whole transactions in one statement.
+pub const DB_KEPT_CONNECTIONS: u32 = 4;
 /// Lines of a conversation on one page.
 pub const MESSAGES_PER_PAGE: i64 = 100;
 /// Receipts of one turn that a page of its conversation shows.

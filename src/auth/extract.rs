@@ -12,10 +12,10 @@ use tower_sessions::Session;
 
 use super::{session_store, store, token};
 use crate::app::App;
-use crate::db::{Op, SystemTx};
+use crate::db::{Db, Op, SystemTx};
 use crate::error::{Code, Error, Result};
 use crate::identity::{Actor, Caller, Credential, Role, Scopes};
-use crate::ids::{HomeId, OperatorId};
+use crate::ids::{HomeId, OperatorId, TokenId};
 use crate::limits;
 
 const AUTHENTICATE: Op = Op::locking("auth.authenticate");
@@ -39,15 +39,14 @@ impl FromRequestParts<App> for ApiCaller {
         let hash = token::hash(&presented).ok_or_else(|| {
             unauthenticated("This is not an API token of this server. Check it was copied whole.")
         })?;
-        app.db
-            .system(AUTHENTICATE, &hash, authenticate)
-            .await
-            .map(ApiCaller)
+        authenticate(&app.db, &hash).await.map(ApiCaller)
     }
 }
 
-async fn authenticate(tx: &mut SystemTx, hash: &[u8; 32]) -> Result<Caller> {
-    let found = store::find_token_across_homes(tx, hash)
+/// One round trip; another one when the token's last use is due to be noted.
+async fn authenticate(db: &Db, hash: &[u8; 32]) -> Result<Caller> {
+    let found = db
+        .system_look(AUTHENTICATE, hash, store::find_token_across_homes)
         .await?
         .ok_or_else(|| unauthenticated("This API token is not known."))?;
     if found.revoked {
@@ -56,7 +55,7 @@ async fn authenticate(tx: &mut SystemTx, hash: &[u8; 32]) -> Result<Caller> {
             "This API token was revoked. Create a new one.",
         ));
     }
-    let now = tx.now();
+    let now = found.asked_at;
     if found.expires_at <= now {
         return Err(Error::refused(
             Code::CredentialExpired,
@@ -67,7 +66,8 @@ async fn authenticate(tx: &mut SystemTx, hash: &[u8; 32]) -> Result<Caller> {
         .last_used_at
         .is_none_or(|at| at + limits::TOKEN_USE_PRECISION <= now)
     {
-        store::touch_token_across_homes(tx, found.home, found.id).await?;
+        let token = (found.home, found.id);
+        db.system(AUTHENTICATE, &token, touch).await?;
     }
     let role = found
         .role_limit
@@ -82,6 +82,10 @@ async fn authenticate(tx: &mut SystemTx, hash: &[u8; 32]) -> Result<Caller> {
             instance_admin: found.instance_admin,
         },
     ))
+}
+
+async fn touch(tx: &mut SystemTx, (home, id): &(HomeId, TokenId)) -> Result<()> {
+    store::touch_token_across_homes(tx, *home, *id).await
 }
 
 /// A signed-in person, without a home: for the list of homes and the account's own pages.

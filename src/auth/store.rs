@@ -5,7 +5,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::db::constraint::{OnConstraint as _, expect_one};
-use crate::db::{SystemTx, TenantTx};
+use crate::db::{SystemCall, SystemTx, TenantTx};
 use crate::error::{Code, Error, Result};
 use crate::identity::Role;
 use crate::ids::{HomeId, OperatorId, TokenId};
@@ -33,6 +33,8 @@ pub struct FoundToken {
     pub expires_at: OffsetDateTime,
     pub revoked: bool,
     pub last_used_at: Option<OffsetDateTime>,
+    /// When it was looked up: the deciding time.
+    pub asked_at: OffsetDateTime,
 }
 
 fn role(word: &str) -> Result<Role> {
@@ -42,23 +44,21 @@ fn role(word: &str) -> Result<Role> {
     })
 }
 
-/// The token behind a hash, whatever home it belongs to.
+/// The token behind a hash, whatever home it belongs to, in one round trip.
 pub async fn find_token_across_homes(
-    tx: &mut SystemTx,
+    call: &mut SystemCall<'_>,
     hash: &[u8; 32],
 ) -> Result<Option<FoundToken>> {
     let row = sqlx::query!(
-        r#"SELECT t.home_id, t.id, t.operator_id, m.role, t.role_limit, t.scopes, t.expires_at, t.last_used_at,
-               t.revoked_at IS NOT NULL OR o.disabled_at IS NOT NULL AS "revoked!",
-               t.instance_admin AND o.instance_admin AS "instance_admin!"
-           FROM api_tokens t
-           JOIN memberships m ON m.home_id = t.home_id AND m.operator_id = t.operator_id
-           JOIN operators o ON o.id = t.operator_id
-           WHERE t.token_hash = $1"#,
-        hash.as_slice(),
+        r#"SELECT home_id AS "home_id!", id AS "id!", operator_id AS "operator_id!", role AS "role!", role_limit,
+                  scopes AS "scopes!", expires_at AS "expires_at!", last_used_at, revoked AS "revoked!",
+                  instance_admin AS "instance_admin!", asked_at AS "asked_at!"
+           FROM present_tokens($1)"#,
+        &[hash.to_vec()],
     )
-    .fetch_optional(tx.conn())
+    .fetch_optional(call.conn())
     .await?;
+    let offset = call.clock_offset();
     row.map(|row| {
         Ok(FoundToken {
             home: row.home_id.into(),
@@ -71,6 +71,7 @@ pub async fn find_token_across_homes(
             expires_at: row.expires_at,
             revoked: row.revoked,
             last_used_at: row.last_used_at,
+            asked_at: row.asked_at + offset,
         })
     })
     .transpose()

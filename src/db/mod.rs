@@ -1,5 +1,6 @@
-//! PostgreSQL: the pool, migrations, transactions, wake-ups.
+//! PostgreSQL: the pool, migrations, transactions, calls, wake-ups.
 
+mod call;
 pub(crate) mod codec;
 pub mod constraint;
 mod store;
@@ -16,6 +17,7 @@ use time::Duration;
 use crate::error::{Error, Result};
 use crate::limits;
 
+pub use call::{SystemCall, TenantCall};
 pub use tx::{Isolation, Op, SystemTx, TenantTx};
 
 /// The migrations, in the binary once.
@@ -25,6 +27,7 @@ pub static MIGRATOR: Migrator = sqlx::migrate!("./migrations");
 #[derive(Clone)]
 pub struct Db {
     pool: PgPool,
+    kept: call::Kept,
     clock_offset: Duration,
     retries: Arc<AtomicU64>,
 }
@@ -40,10 +43,11 @@ impl Db {
         let pool = PgPoolOptions::new()
             .max_connections(connections)
             .acquire_timeout(limits::DB_ACQUIRE_TIMEOUT)
-            .connect_with(options)
+            .connect_with(options.clone())
             .await?;
         Ok(Self {
             pool,
+            kept: call::Kept::new(options),
             clock_offset,
             retries: Arc::default(),
         })
@@ -90,6 +94,7 @@ impl Db {
 
     /// Closes the pool, waiting for connections in use.
     pub async fn close(&self) {
+        self.kept.close().await;
         self.pool.close().await;
     }
 }

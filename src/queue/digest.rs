@@ -26,19 +26,29 @@ pub struct Place {
     pub conversation: ConversationId,
 }
 
+/// What is hashed before the content: with it and the place the database can finish a digest.
+pub(super) const fn version() -> &'static [u8] {
+    VERSION
+}
+
 /// The digest of a new input.
 pub fn of_submission(submission: &Submission, place: Place) -> [u8; 32] {
-    let mut encoder = Encoder::new(place, submission.expected);
+    finish(place, &content_of_submission(submission))
+}
+
+/// What the digest of a new input covers behind its place.
+pub(super) fn content_of_submission(submission: &Submission) -> Vec<u8> {
+    let mut encoder = Encoder::new(submission.expected);
     encoder.provenance(submission.source, submission.origin.as_ref());
     encoder.bytes(submission.text.as_bytes());
     encoder.files(&submission.files);
     encoder.tag(0);
-    encoder.finish()
+    encoder.0
 }
 
 /// The digest of an edit: what was asked, not what it came to.
 pub fn of_edit(edit: &Edit, place: Place) -> [u8; 32] {
-    let mut encoder = Encoder::new(place, edit.expected);
+    let mut encoder = Encoder::new(edit.expected);
     encoder.provenance(Source::Http, None);
     match &edit.message {
         Some(text) => {
@@ -59,17 +69,24 @@ pub fn of_edit(edit: &Edit, place: Place) -> [u8; 32] {
             ids.iter().for_each(|id| encoder.id(id.uuid()));
         }
     }
-    encoder.finish()
+    finish(place, &encoder.0)
 }
 
-struct Encoder(Sha256);
+/// `submit_inputs` in the database does the same.
+fn finish(place: Place, content: &[u8]) -> [u8; 32] {
+    let mut hash = Sha256::new_with_prefix(VERSION);
+    hash.update(place.agent.uuid());
+    hash.update(place.team.uuid());
+    hash.update(place.conversation.uuid());
+    hash.update(content);
+    hash.finalize().into()
+}
+
+struct Encoder(Vec<u8>);
 
 impl Encoder {
-    fn new(place: Place, expected: Selection) -> Self {
-        let mut encoder = Self(Sha256::new_with_prefix(VERSION));
-        encoder.id(place.agent.uuid());
-        encoder.id(place.team.uuid());
-        encoder.id(place.conversation.uuid());
+    fn new(expected: Selection) -> Self {
+        let mut encoder = Self(Vec::new());
         match expected.conversation_id {
             Some(id) => {
                 encoder.tag(1);
@@ -82,24 +99,24 @@ impl Encoder {
     }
 
     fn tag(&mut self, tag: u8) {
-        self.0.update([tag]);
+        self.0.push(tag);
     }
 
     fn id(&mut self, id: Uuid) {
-        self.0.update(id.as_bytes());
+        self.0.extend_from_slice(id.as_bytes());
     }
 
     fn number(&mut self, number: i64) {
-        self.0.update(number.to_be_bytes());
+        self.0.extend_from_slice(&number.to_be_bytes());
     }
 
     fn length(&mut self, length: usize) {
-        self.0.update((length as u64).to_be_bytes());
+        self.0.extend_from_slice(&(length as u64).to_be_bytes());
     }
 
     fn bytes(&mut self, bytes: &[u8]) {
         self.length(bytes.len());
-        self.0.update(bytes);
+        self.0.extend_from_slice(bytes);
     }
 
     fn provenance(&mut self, source: Source, origin: Option<&Origin>) {
@@ -133,11 +150,7 @@ impl Encoder {
             // Lower case here only: what was sent is what is stored and shown.
             self.bytes(file.mime_type.to_ascii_lowercase().as_bytes());
             self.length(file.byte_length);
-            self.0.update(file.sha256);
+            self.0.extend_from_slice(&file.sha256);
         }
-    }
-
-    fn finish(self) -> [u8; 32] {
-        self.0.finalize().into()
     }
 }

@@ -23,6 +23,7 @@ pub mod hold;
 pub mod lane;
 pub mod look;
 pub mod model;
+mod plain;
 pub mod recover;
 pub mod retention;
 mod store;

@@ -121,12 +121,10 @@ async fn a_machine_token_is_of_one_home_and_one_role() {
     for (text, role, admin, scopes) in minted {
         let hash = token::hash(&text).unwrap();
         let found = db
-            .system(
+            .system_look(
                 Op::locking("test"),
                 &hash,
-                async |tx: &mut SystemTx, hash: &[u8; 32]| {
-                    accounts::find_token_across_homes(tx, hash).await
-                },
+                accounts::find_token_across_homes,
             )
             .await
             .unwrap()

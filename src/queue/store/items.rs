@@ -40,32 +40,37 @@ struct Row {
     phase: Option<String>,
 }
 
-impl Row {
-    /// What the item waits for: its own word, or what its place in the lane says.
-    fn waits(&self, status: Status) -> Result<Option<WaitingFor>> {
-        let stored = self
-            .waiting_for
-            .as_deref()
-            .map(WaitingFor::parse)
-            .transpose()?;
-        let phase = self.phase.as_deref();
-        Ok(match status {
-            Status::Held if phase == Some("approved") && self.paused => Some(WaitingFor::Pause),
-            Status::Held if phase == Some("approved") => stored,
-            Status::Held => Some(WaitingFor::Approval),
-            Status::Pending if self.paused => Some(WaitingFor::Pause),
-            Status::Pending => match phase {
-                Some("claimed" | "running") => Some(WaitingFor::Agent),
-                Some("held" | "approved") => Some(WaitingFor::Approval),
-                _ => stored,
-            },
-            _ => None,
-        })
+/// What an item waits for: its own word, or what its place in the lane says.
+pub(super) fn waits(
+    status: Status,
+    stored: Option<WaitingFor>,
+    paused: bool,
+    phase: Option<&str>,
+) -> Option<WaitingFor> {
+    match status {
+        Status::Held if phase == Some("approved") && paused => Some(WaitingFor::Pause),
+        Status::Held if phase == Some("approved") => stored,
+        Status::Held => Some(WaitingFor::Approval),
+        Status::Pending if paused => Some(WaitingFor::Pause),
+        Status::Pending => match phase {
+            Some("claimed" | "running") => Some(WaitingFor::Agent),
+            Some("held" | "approved") => Some(WaitingFor::Approval),
+            _ => stored,
+        },
+        _ => None,
     }
+}
 
+impl Row {
     fn into_item(self, attachments: Vec<Attachment>) -> Result<Item> {
         let status = Status::parse(&self.status)?;
-        let waiting_for = self.waits(status)?;
+        let stored = self.waiting_for.as_deref().map(WaitingFor::parse);
+        let waiting_for = waits(
+            status,
+            stored.transpose()?,
+            self.paused,
+            self.phase.as_deref(),
+        );
         let origin = self
             .origin
             .map(serde_json::from_value)

@@ -5,4 +5,5 @@ pub mod blobs;
 pub mod check;
 pub mod items;
 pub mod lane;
+pub mod plain;
 pub mod system;

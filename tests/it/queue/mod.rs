@@ -8,6 +8,7 @@ mod events;
 mod limits;
 mod looking;
 mod model;
+mod plain;
 mod plans;
 mod policy;
 mod races;
