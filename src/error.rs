@@ -202,6 +202,18 @@ impl Error {
         matches!(self, Error::Db(error) if is_unavailable(error))
     }
 
+    /// A connection that was there is gone. Not: none could be had.
+    pub fn is_cut(&self) -> bool {
+        let Error::Db(error) = self else { return false };
+        matches!(error, sqlx::Error::Io(_))
+            || sqlstate(error).is_some_and(|state| state.starts_with("57P"))
+    }
+
+    /// The database itself answered so.
+    pub fn is_of_database(&self) -> bool {
+        matches!(self, Error::Db(error) if error.as_database_error().is_some())
+    }
+
     /// A serialization failure or a deadlock: the same transaction may succeed when it is run again.
     pub fn is_retryable(&self) -> bool {
         matches!(self, Error::Db(error) if sqlstate(error).is_some_and(|s| s == "40001" || s == "40P01"))

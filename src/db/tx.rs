@@ -6,8 +6,10 @@
 //!   stand where a `TenantTx` is asked.
 //! - The body is a plain async function and captures nothing; ids are in `args`, so every attempt uses the same ones.
 //!   No file, process or network effect happens inside a body.
-//! - Serialization failures and deadlocks are retried as a whole, from the body and from COMMIT. A connection lost
-//!   during COMMIT is not: [`Error::OutcomeUnknown`].
+//! - Serialization failures and deadlocks are retried as a whole, from the body and from COMMIT.
+//! - A connection lost before COMMIT took everything with it: the transaction runs once more on another connection. Lost
+//!   during COMMIT nobody knows: [`Error::OutcomeUnknown`], except of [`Db::transact_repeatable`], whose body finds its
+//!   own trace.
 //! - `now()` is the database's clock, read once per transaction, plus an offset that only tests set.
 //!
 //! Lock order: team → queue → item → turn → workspace → receipt → home counters. The counters come last, so the row
@@ -78,6 +80,7 @@ pub struct TenantTx {
     tx: Transaction<'static, Postgres>,
     caller: Caller,
     now: OffsetDateTime,
+    repeats: bool,
 }
 
 impl TenantTx {
@@ -99,6 +102,12 @@ impl TenantTx {
     /// The deciding time.
     pub fn now(&self) -> OffsetDateTime {
         self.now
+    }
+
+    /// The same body came to its COMMIT before, and the connection was lost there. What it wrote may be here: look for
+    /// it under the lock that the first attempt held, and answer with it.
+    pub fn is_repeat(&self) -> bool {
+        self.repeats
     }
 }
 
@@ -125,6 +134,48 @@ impl SystemTx {
     }
 }
 
+/// What the attempts so far came to.
+#[derive(Clone, Copy)]
+struct Attempts {
+    op: Op,
+    repeatable: bool,
+    /// How often the database asked for another attempt.
+    refused: u32,
+    reconnected: bool,
+    /// A COMMIT was sent whose answer never came.
+    unknown: bool,
+}
+
+impl Attempts {
+    fn of(op: Op) -> Self {
+        Self {
+            op,
+            repeatable: false,
+            refused: 0,
+            reconnected: false,
+            unknown: false,
+        }
+    }
+
+    /// Whether a lost connection is made good by one more attempt. Once: after that the database is away.
+    fn may_reconnect(&mut self, error: &Error) -> bool {
+        let unknown = matches!(error, Error::OutcomeUnknown);
+        self.unknown |= unknown;
+        let again = !self.reconnected && (error.is_cut() || (unknown && self.repeatable));
+        self.reconnected |= again;
+        again
+    }
+
+    /// After an unanswered COMMIT only a refusal is known: it was decided under the lock that the first attempt held.
+    fn tell(&self, error: Error) -> Error {
+        match error {
+            Error::Refused(_) => error,
+            _ if self.unknown => Error::OutcomeUnknown,
+            _ => error,
+        }
+    }
+}
+
 impl Db {
     /// Runs `body` in one transaction of the caller's home, again as a whole while the database asks for it.
     pub async fn transact<A, T, F>(&self, caller: &Caller, op: Op, args: &A, body: F) -> Result<T>
@@ -132,26 +183,56 @@ impl Db {
         A: ?Sized + Sync,
         F: AsyncFn(&mut TenantTx, &A) -> Result<T>,
     {
-        let span = tracing::debug_span!(
-            "db.transact",
-            op = op.name,
-            attempts = tracing::field::Empty
-        );
+        self.transact_with(Attempts::of(op), caller, args, body)
+            .await
+    }
+
+    /// The same for a body that, asked [`TenantTx::is_repeat`], finds out what its first attempt did and never does it
+    /// twice: it runs again also after a connection lost during COMMIT.
+    pub async fn transact_repeatable<A, T, F>(
+        &self,
+        caller: &Caller,
+        op: Op,
+        args: &A,
+        body: F,
+    ) -> Result<T>
+    where
+        A: ?Sized + Sync,
+        F: AsyncFn(&mut TenantTx, &A) -> Result<T>,
+    {
+        let attempts = Attempts {
+            repeatable: true,
+            ..Attempts::of(op)
+        };
+        self.transact_with(attempts, caller, args, body).await
+    }
+
+    async fn transact_with<A, T, F>(
+        &self,
+        mut attempts: Attempts,
+        caller: &Caller,
+        args: &A,
+        body: F,
+    ) -> Result<T>
+    where
+        A: ?Sized + Sync,
+        F: AsyncFn(&mut TenantTx, &A) -> Result<T>,
+    {
+        let op = attempts.op;
+        let span = tracing::debug_span!("db.transact", op = op.name);
         async {
-            let mut attempt = 1;
             loop {
                 let result: Result<T> = async {
                     let mut tx = self.begin_tenant(caller, op.isolation).await?;
+                    tx.repeats = attempts.unknown;
                     let value = body(&mut tx, args).await;
                     finish(tx.tx, value).await
                 }
                 .await;
                 match result {
                     Ok(value) => return Ok(value),
-                    Err(error) if !error.is_retryable() => return Err(error),
-                    Err(error) => self.pause_before_retry(op, attempt, error).await?,
+                    Err(error) => self.before_next(&mut attempts, error).await?,
                 }
-                attempt += 1;
             }
         }
         .instrument(span)
@@ -166,7 +247,7 @@ impl Db {
     {
         let span = tracing::debug_span!("db.system", op = op.name);
         async {
-            let mut attempt = 1;
+            let mut attempts = Attempts::of(op);
             loop {
                 let result: Result<T> = async {
                     let mut tx = self.begin_system(op.isolation).await?;
@@ -176,24 +257,31 @@ impl Db {
                 .await;
                 match result {
                     Ok(value) => return Ok(value),
-                    Err(error) if !error.is_retryable() => return Err(error),
-                    Err(error) => self.pause_before_retry(op, attempt, error).await?,
+                    Err(error) => self.before_next(&mut attempts, error).await?,
                 }
-                attempt += 1;
             }
         }
         .instrument(span)
         .await
     }
 
-    /// Waits as long as is due before the next attempt; gives the error back when there is none.
-    async fn pause_before_retry(&self, op: Op, attempt: u32, error: Error) -> Result<()> {
-        self.count_retry();
-        if attempt >= limits::TX_ATTEMPTS {
-            tracing::warn!(op = op.name, attempt, "a transaction did not get through");
-            return Err(error);
+    /// Waits as long as is due before the next attempt; gives the error to tell when there is none.
+    async fn before_next(&self, attempts: &mut Attempts, error: Error) -> Result<()> {
+        let op = attempts.op;
+        if attempts.may_reconnect(&error) {
+            tracing::info!(op = op.name, "a connection was lost; once more on another");
+            return Ok(());
         }
-        tokio::time::sleep(pause(attempt)).await;
+        if !error.is_retryable() {
+            return Err(attempts.tell(error));
+        }
+        self.count_retry();
+        attempts.refused += 1;
+        if attempts.refused >= limits::TX_ATTEMPTS {
+            tracing::warn!(op = op.name, "a transaction did not get through");
+            return Err(attempts.tell(error));
+        }
+        tokio::time::sleep(pause(attempts.refused)).await;
         Ok(())
     }
 
@@ -209,6 +297,7 @@ impl Db {
             tx,
             caller: caller.clone(),
             now,
+            repeats: false,
         })
     }
 
@@ -251,8 +340,12 @@ async fn finish<T>(tx: Transaction<'static, Postgres>, value: Result<T>) -> Resu
 async fn commit(tx: Transaction<'static, Postgres>) -> Result<()> {
     match tx.commit().await {
         Ok(()) => Ok(()),
-        Err(error) if error.as_database_error().is_some() => Err(Error::Db(error)),
         Err(error) => {
+            let error = Error::Db(error);
+            // A server that ends says so behind the answer too, when COMMIT is done already.
+            if error.is_of_database() && !error.is_cut() {
+                return Err(error);
+            }
             tracing::warn!(
                 error = &error as &dyn std::error::Error,
                 "connection lost during COMMIT"

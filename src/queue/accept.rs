@@ -62,7 +62,8 @@ pub async fn submit(
         Err(error) => matches!(error, Error::OutcomeUnknown),
     };
     let item = match submit_generally(db, caller, submission).await {
-        Err(error) if unknown && !matches!(error, Error::Refused(_)) => {
+        // The short way's statement may still be under way, and be stored after this refusal. Only a conflict is sure.
+        Err(error) if unknown && error.code() != Code::RequestConflict => {
             return Err(Error::OutcomeUnknown);
         }
         other => other?,
@@ -72,11 +73,13 @@ pub async fn submit(
 }
 
 async fn submit_generally(db: &Db, caller: &Caller, submission: &Submission) -> Result<Item> {
-    let accepted = match db.transact(caller, SUBMIT, submission, submit_in).await {
+    let submit = async || {
+        db.transact_repeatable(caller, SUBMIT, submission, submit_in)
+            .await
+    };
+    let accepted = match submit().await {
         // The same identity was stored meanwhile through another lane, which locks nothing of ours: look again.
-        Err(error) if is_violation(&error, "queue_items_request_key") => {
-            db.transact(caller, SUBMIT, submission, submit_in).await
-        }
+        Err(error) if is_violation(&error, "queue_items_request_key") => submit().await,
         other => other,
     };
     accepted?.into_item()

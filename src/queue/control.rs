@@ -22,6 +22,8 @@ use crate::tenant::permission::{Action, require};
 
 const CONTROL: Op = Op::locking("queue.control");
 const RECONCILE: Op = Op::locking("queue.reconcile");
+/// Diagnostic of an uncertain item that a person closed.
+const ACKNOWLEDGED: &str = "acknowledged";
 
 /// What a control does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,7 +77,9 @@ pub async fn control(
     command: &Command,
 ) -> Result<Controlled> {
     check_revision("expectedRevision", command.expected_revision)?;
-    let done = db.transact(caller, CONTROL, command, control_in).await?;
+    let done = db
+        .transact_repeatable(caller, CONTROL, command, control_in)
+        .await?;
     if let Some(turn) = done.turn_id {
         wakes.send(Wake::Cancel(turn.uuid()));
     }
@@ -88,6 +92,11 @@ async fn control_in(tx: &mut TenantTx, command: &Command) -> Result<Controlled> 
     require(tx.caller(), Action::Operate)?;
     let agent = agent_id(tx, &command.agent).await?;
     let mut lane = store::lane::lock(tx, agent).await?;
+    if tx.is_repeat() && is_done(tx, &lane, command) {
+        let active = lane.is_stopping();
+        let turn = head_turn(tx, &lane, active).await?;
+        return Ok(controlled(&lane, (active, turn)));
+    }
     lane.require_revision(command.expected_revision)?;
     let (by, now) = (tx.caller().operator(), tx.now());
     let mut done = (false, None);
@@ -104,12 +113,29 @@ async fn control_in(tx: &mut TenantTx, command: &Command) -> Result<Controlled> 
     }
     store::lane::save(tx, &lane).await?;
     audit::record(tx, &Act::ok(command.verb.action(), agent)).await?;
-    Ok(Controlled {
+    Ok(controlled(&lane, done))
+}
+
+fn controlled(lane: &Lane, done: (bool, Option<TurnId>)) -> Controlled {
+    Controlled {
         control: lane.control.clone(),
         active: done.0,
         turn_id: done.1,
-        agent,
-    })
+        agent: lane.agent,
+    }
+}
+
+/// Whether the control is what this very command of this person makes of it.
+fn is_done(tx: &TenantTx, lane: &Lane, command: &Command) -> bool {
+    let reason = match command.verb {
+        Verb::Pause => Some(command.reason),
+        Verb::Resume => None,
+        Verb::Stop => Some(stop_reason(command.reason)),
+    };
+    let control = &lane.control;
+    control.revision == command.expected_revision + 1
+        && control.reason == reason
+        && control.changed_by == tx.caller().operator()
 }
 
 fn stop_reason(door: Reason) -> Reason {
@@ -120,12 +146,15 @@ fn stop_reason(door: Reason) -> Reason {
 }
 
 async fn stop(tx: &mut TenantTx, lane: &mut Lane) -> Result<(bool, Option<TurnId>)> {
-    if !lane.stop_claim() {
-        return Ok((false, None));
-    }
-    let head = lane.head().unwrap_or_else(ItemId::new);
-    let item = store::items::find(tx, lane.agent, head).await?;
-    Ok((true, item.turn_id))
+    let active = lane.stop_claim();
+    Ok((active, head_turn(tx, lane, active).await?))
+}
+
+async fn head_turn(tx: &mut TenantTx, lane: &Lane, active: bool) -> Result<Option<TurnId>> {
+    let Some(head) = lane.head().filter(|_| active) else {
+        return Ok(None);
+    };
+    Ok(store::items::find(tx, lane.agent, head).await?.turn_id)
 }
 
 async fn require_nothing_uncertain(tx: &mut TenantTx, lane: &Lane) -> Result<()> {
@@ -149,7 +178,9 @@ pub struct Reconcile {
 /// Closes an uncertain item as acknowledged. The queue stays paused; nothing is run again.
 pub async fn reconcile(db: &Db, wakes: &Wakes, caller: &Caller, args: &Reconcile) -> Result<Item> {
     check_revision("expectedRevision", args.expected_revision)?;
-    let item = db.transact(caller, RECONCILE, args, reconcile_in).await?;
+    let item = db
+        .transact_repeatable(caller, RECONCILE, args, reconcile_in)
+        .await?;
     wakes.send(Wake::Agent(item.agent_id.uuid()));
     Ok(item)
 }
@@ -159,6 +190,9 @@ async fn reconcile_in(tx: &mut TenantTx, args: &Reconcile) -> Result<Item> {
     let agent = agent_id(tx, &args.agent).await?;
     let mut lane = store::lane::lock(tx, agent).await?;
     let item = store::items::find(tx, agent, args.item).await?;
+    if tx.is_repeat() && item.ended_as(Status::Cancelled, ACKNOWLEDGED, args.expected_revision) {
+        return Ok(item);
+    }
     if item.status != Status::Uncertain {
         let detail = "Only an item whose outcome is unknown can be acknowledged and closed.";
         return Err(Error::refused(Code::ItemNotUncertain, detail).with("current", wire(&item)));
@@ -168,7 +202,7 @@ async fn reconcile_in(tx: &mut TenantTx, args: &Reconcile) -> Result<Item> {
         return Err(Error::refused(Code::ItemChanged, detail).with("current", wire(&item)));
     }
     let why = Diagnostic::new(
-        "acknowledged",
+        ACKNOWLEDGED,
         "A person acknowledged that the outcome is unknown.",
     );
     edit::end(

@@ -27,6 +27,8 @@ use crate::tenant::permission::{Action, require};
 
 const EDIT: Op = Op::locking("queue.edit");
 const REMOVE: Op = Op::locking("queue.remove");
+/// Diagnostic of an item that a person removed.
+const REMOVED: &str = "removed";
 
 /// Which files of the original the replacement keeps.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -107,10 +109,9 @@ impl Edit {
 
 /// Replaces a pending item, or answers the exact retry of an edit.
 pub async fn edit(db: &Db, wakes: &Wakes, caller: &Caller, edit: &Edit) -> Result<Item> {
-    let accepted = match db.transact(caller, EDIT, edit, edit_in).await {
-        Err(error) if is_violation(&error, "queue_items_request_key") => {
-            db.transact(caller, EDIT, edit, edit_in).await
-        }
+    let change = async || db.transact_repeatable(caller, EDIT, edit, edit_in).await;
+    let accepted = match change().await {
+        Err(error) if is_violation(&error, "queue_items_request_key") => change().await,
         other => other,
     };
     let item = accepted?.into_item()?;
@@ -255,7 +256,9 @@ pub struct Remove {
 /// Cancels a pending item; its text stays readable in the history until it expires.
 pub async fn remove(db: &Db, wakes: &Wakes, caller: &Caller, remove: &Remove) -> Result<Item> {
     check_revision("expectedRevision", remove.expected_revision)?;
-    let item = db.transact(caller, REMOVE, remove, remove_in).await?;
+    let item = db
+        .transact_repeatable(caller, REMOVE, remove, remove_in)
+        .await?;
     accept::announce(wakes, &item);
     Ok(item)
 }
@@ -265,10 +268,13 @@ async fn remove_in(tx: &mut TenantTx, remove: &Remove) -> Result<Item> {
     let agent = agent_id(tx, &remove.agent).await?;
     let mut lane = store::lane::lock(tx, agent).await?;
     let old = store::items::find(tx, agent, remove.item).await?;
+    if tx.is_repeat() && old.ended_as(Status::Cancelled, REMOVED, remove.expected_revision) {
+        return Ok(old);
+    }
     if old.status != Status::Pending || old.revision != remove.expected_revision {
         return Err(old.lost());
     }
-    let removed = Diagnostic::new("removed", "Removed before it started.");
+    let removed = Diagnostic::new(REMOVED, "Removed before it started.");
     end(
         tx,
         &mut lane,

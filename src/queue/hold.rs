@@ -81,7 +81,7 @@ pub async fn decide(
     verdict: Verdict,
 ) -> Result<Approval> {
     let decided = db
-        .transact(caller, DECIDE, &(id, verdict), decide_in)
+        .transact_repeatable(caller, DECIDE, &(id, verdict), decide_in)
         .await?;
     let (approval, otherwise) = match decided {
         Decided::AsAsked(approval) => (approval, None),
@@ -101,6 +101,10 @@ async fn decide_in(tx: &mut TenantTx, args: &(ApprovalId, Verdict)) -> Result<De
     let agent = approval::store::find(tx, id).await?.agent_id;
     let mut lane = store::lane::lock(tx, agent).await?;
     let approval = approval::store::find(tx, id).await?;
+    let decided = (approval.state, approval.decided_by);
+    if tx.is_repeat() && decided == (verdict.state(), tx.caller().operator()) {
+        return Ok(Decided::AsAsked(approval));
+    }
     let open: &[State] = match verdict {
         // A granted one that did not start yet can be taken back.
         Verdict::Deny | Verdict::Cancel => &[State::Pending, State::Approved],

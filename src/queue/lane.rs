@@ -164,6 +164,12 @@ impl Lane {
         active
     }
 
+    /// Whether the claim under way was asked to stop.
+    pub(super) fn is_stopping(&self) -> bool {
+        matches!(self.phase, Some(Phase::Claimed | Phase::Running))
+            && self.stopped_fence == Some(self.fence)
+    }
+
     fn write_control(
         &mut self,
         reason: Option<Reason>,

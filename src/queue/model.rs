@@ -184,6 +184,13 @@ pub struct Item {
 }
 
 impl Item {
+    /// Whether it ended in this way right after `revision`: what a repeat compares with what it was asked to do.
+    pub(super) fn ended_as(&self, status: Status, code: &str, revision: i64) -> bool {
+        self.status == status
+            && self.revision == revision + 1
+            && self.diagnostic.as_ref().is_some_and(|why| why.code == code)
+    }
+
     /// The refusal of a change that lost: the item as it is now goes along, so that nothing typed is lost.
     pub fn lost(self) -> Error {
         let (code, detail) = if self.status == Status::Pending {

@@ -3,6 +3,7 @@
 mod acceptance;
 mod approvals;
 mod controls;
+mod cuts;
 mod edits;
 mod events;
 mod limits;

@@ -1,5 +1,6 @@
 //! What tests share.
 
+pub mod cutter;
 pub mod db;
 pub mod docker;
 pub mod model;
